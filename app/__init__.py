@@ -1,0 +1,1 @@
+"""posegate: the one place that owns the right to commit animation state."""

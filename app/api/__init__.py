@@ -1,0 +1,1 @@
+"""The wire: HTTP and JSON in, commands to the registry, answers and problems out."""

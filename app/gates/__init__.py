@@ -1,0 +1,1 @@
+"""The rules: pure values that decide, and evolve by what was decided."""

@@ -1,0 +1,1 @@
+"""What operators watch: log lines and metrics."""
