@@ -1,0 +1,86 @@
+"""What every gate answers: a fact that happened, or a refusal that changed nothing."""
+
+from enum import StrEnum
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
+
+from app.gates.identity import Number
+
+RETRYABLE = frozenset(
+    {"beyond_window", "queue_full", "instances_full", "delivery_backlog", "too_early", "layer_busy"}
+)
+"""The refusals after which the same request may succeed later (contract, section 3)."""
+
+
+class Command(
+    Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, forbid_unknown_fields=True, tag_field="command"
+):
+    """What a caller asks of one character. Decoded the same at every door.
+
+    `life`, where it is given, must be the character's present one: the first check of every command.
+    """
+
+    life: Number | UnsetType = UNSET
+
+
+class Fact(Struct, frozen=True, gc=False, tag_field="outcome"):
+    """What an accepted command made true. Together with its command it is all that `evolve` needs."""
+
+
+class LifeRefusal(StrEnum):
+    """The refusal that stands before every other."""
+
+    STALE_LIFE = "stale_life"
+
+
+class Grant(Struct, frozen=True, gc=False):
+    """A transition named without its right: what is pending, or what beat a token."""
+
+    generation: int
+    to: str
+
+
+class LayerNow(Struct, frozen=True, gc=False):
+    """What is true of a layer at the moment of a refusal, so that the caller need not ask again."""
+
+    current: str
+    epoch: int
+    generation: int
+    pending: Grant | None
+
+
+class Refused(Struct, frozen=True, gc=False):
+    """Why a gate said no. It leaves every gate equal to what it was.
+
+    `at` names the field, parameter, output, bone or layer at fault; `by` is what beat the request.
+    """
+
+    outcome: str
+    at: str | UnsetType = UNSET
+    by: dict[str, Any] | UnsetType = UNSET
+    layer: LayerNow | UnsetType = UNSET
+    missing: list[str] | UnsetType = UNSET
+    clip_instance: int | UnsetType = UNSET
+    payload_differs: bool | UnsetType = UNSET
+    release: str | UnsetType = UNSET
+
+
+class Problem(StrEnum):
+    """Why no gate could decide. These take no sequence, are not recorded, and change nothing."""
+
+    UNKNOWN_CHARACTER = "unknown-character"
+    UNKNOWN_RIG = "unknown-rig"
+    CONFLICTING_SPAWN = "conflicting-spawn"
+    CONFLICTING_RIG = "conflicting-rig"
+    KEY_REUSED = "key-reused"
+    TOO_LARGE = "too-large"
+    INVALID = "invalid"
+
+
+class Undecided(Struct, frozen=True, gc=False):
+    """A command that no gate decided, with what a person needs to mend it."""
+
+    problem: Problem
+    detail: str
+    at: str | UnsetType = UNSET

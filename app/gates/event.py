@@ -1,0 +1,397 @@
+"""The event gate: each (clip instance, loop, frame, kind) is delivered once, by the loop watermark of its instance.
+
+Source: 2026-07-29-2000; contract, sections 6 and 10.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, assert_never
+
+from msgspec import UNSET, Struct, UnsetType
+
+from app.gates.clip import ClipInstance, Delivery, Event, payload_bytes, payload_digest
+from app.gates.decision import Command, Fact, Refused
+from app.gates.identity import NUMBER_MAX, Name, Number, has_control_characters
+from app.gates.rig import Rig
+
+RETIRED_KEPT = 1024
+"""How many retired numbers above the floor an event gate remembers at the least."""
+
+INSTANCE_LEAD_MAX = 2**20
+"""How far above the highest number seen a host may bring a new one."""
+
+
+class EventRefusal(StrEnum):
+    """Why an event, a loop or an instance was refused, in the order of the checks: the first that applies."""
+
+    UNKNOWN_INSTANCE = "unknown_instance"
+    UNKNOWN_LAYER = "unknown_layer"
+    UNKNOWN_KIND = "unknown_kind"
+    RETIRED_INSTANCE = "retired_instance"
+    INSTANCE_OUT_OF_RANGE = "instance_out_of_range"
+    INSTANCE_OPEN = "instance_open"
+    INSTANCES_FULL = "instances_full"
+    STALE_EPOCH = "stale_epoch"
+    LATE_LOOP = "late_loop"
+    BEYOND_WINDOW = "beyond_window"
+    DUPLICATE = "duplicate"
+    QUEUE_FULL = "queue_full"
+    LOOP_ROLLBACK = "loop_rollback"
+    UNKNOWN_DELIVERY = "unknown_delivery"
+
+
+class Play(Command, frozen=True, tag="play"):
+    """Open a clip instance. Answers: InstanceOpened, or an EventRefusal."""
+
+    clip: Name
+    layer: Name | UnsetType = UNSET
+    clip_instance: Number | UnsetType = UNSET
+    data: Any = UNSET
+
+    def __post_init__(self) -> None:
+        if has_control_characters(self.clip + ("" if self.layer is UNSET else self.layer)):
+            raise ValueError("`clip` and `layer` take no control characters")
+
+
+class Enqueue(Command, frozen=True, tag="enqueue"):
+    """Report that a clip reached an event. Answers: EventAccepted, or an EventRefusal.
+
+    `payload` is opaque to the gate (1 KiB of JSON). It is no part of the key: the first report of a key stands.
+    """
+
+    clip_instance: Number
+    loop: Number
+    frame: Number
+    kind: Name
+    payload: Any = UNSET
+
+    def __post_init__(self) -> None:
+        if has_control_characters(self.kind):
+            raise ValueError("`kind` takes no control characters")
+
+
+class CommitLoop(Command, frozen=True, tag="commit-loop"):
+    """Deliver what waits up to a loop. Answers: LoopDelivered, or an EventRefusal."""
+
+    clip_instance: Number
+    loop: Number
+
+
+class Retire(Command, frozen=True, tag="retire"):
+    """Close a clip instance for good. Answers: InstanceRetired, or an EventRefusal."""
+
+    clip_instance: Number
+
+
+class Acknowledge(Command, frozen=True, tag="ack"):
+    """Let go of kept deliveries. Answers: DeliveriesAcknowledged, or an EventRefusal."""
+
+    through: Number
+
+
+class InstanceOpened(Fact, frozen=True, tag="opened"):
+    """The instance's number; `retired` names one that made room."""
+
+    clip_instance: int
+    retired: list[int] | UnsetType = UNSET
+
+
+class EventAccepted(Fact, frozen=True, tag="accepted"):
+    """The event waits for its loop; of an `immediate` kind this answer is the delivery."""
+
+    retired: list[int] | UnsetType = UNSET
+
+
+class LoopDelivered(Fact, frozen=True, tag="delivered"):
+    """What was delivered, by (loop, frame, arrival), and how many still wait in the instance."""
+
+    events: list[Event]
+    delivery: int | None
+    pending: int
+    retired: list[int] | UnsetType = UNSET
+
+
+class InstanceRetired(Fact, frozen=True, tag="retired"):
+    """What the instance had accepted and never delivered."""
+
+    undelivered: list[Event]
+
+
+class DeliveriesAcknowledged(Fact, frozen=True, tag="acknowledged"):
+    """Kept deliveries up to the given number are gone."""
+
+
+EventCommand = Play | Enqueue | CommitLoop | Retire | Acknowledge
+EventFact = InstanceOpened | EventAccepted | LoopDelivered | InstanceRetired | DeliveriesAcknowledged
+
+Epochs = Callable[[str | None], int]
+"""Gives the present epoch of a layer, or of graph `main` for None (0 where the rig has no such graph)."""
+
+
+class EventGate(Struct, frozen=True, array_like=True, gc=False):
+    """All clip instances of a character, the numbers that are spent, and the deliveries that are kept.
+
+    `highest` is the highest number ever seen. Every number at or below `floor` is retired, and so are the runs in `retired`
+    ((first, last), ascending, above the floor). `waiting_bytes` is the compact JSON of all waiting payloads.
+    """
+
+    instances: dict[int, ClipInstance] = {}
+    highest: int = 0
+    floor: int = -1
+    retired: tuple[tuple[int, int], ...] = ()
+    waiting_bytes: int = 0
+    deliveries: tuple[Delivery, ...] = ()
+    last_delivery: int = 0
+    acknowledged: int = 0
+
+    def is_retired(self, number: int) -> bool:
+        """Say whether a number that is not open was retired."""
+        if number <= self.floor:
+            return True
+        place = bisect_right(self.retired, (number, NUMBER_MAX + 1))
+        return place > 0 and number <= self.retired[place - 1][1]
+
+    def decide_play(self, command: Play, rig: Rig) -> InstanceOpened | Refused:
+        """Open the next number, or the one the host brought. The layer, where one is named, is known."""
+        number = self.highest + 1
+        if command.clip_instance is not UNSET:
+            number = command.clip_instance
+            if number in self.instances:
+                return Refused(EventRefusal.INSTANCE_OPEN, at="clip_instance", clip_instance=number)
+        made_room = self._opening(number, rig)
+        return made_room if isinstance(made_room, Refused) else InstanceOpened(number, made_room)
+
+    def decide_enqueue(self, command: Enqueue, rig: Rig, epochs: Epochs) -> EventAccepted | Refused:
+        """Accept one event into its loop's bucket, or name the first check that fails."""
+        kinds, number, loop = rig.kinds, command.clip_instance, command.loop
+        if kinds is not None and command.kind not in kinds:
+            return Refused(EventRefusal.UNKNOWN_KIND, at="kind")
+        held = self.instances.get(number)
+        made_room: list[int] | UnsetType = UNSET
+        if held is not None:
+            refused = self._loop_refusal(command, held, rig, epochs)
+            if refused is not None:
+                return refused
+        else:
+            opening = self._opening(number, rig)
+            if isinstance(opening, Refused):
+                return opening
+            made_room = opening
+        if held is not None and held.remembered >= rig.events_per_instance:
+            return Refused(EventRefusal.QUEUE_FULL, at="clip_instance", clip_instance=number)
+        if (
+            command.payload is not UNSET
+            and not is_immediate(rig, command.kind)
+            and self.waiting_bytes + payload_bytes(command.payload) > rig.events_bytes
+        ):
+            return Refused(EventRefusal.QUEUE_FULL, at="payload", clip_instance=number)
+        return EventAccepted(made_room)
+
+    def _loop_refusal(self, command: Enqueue, held: ClipInstance, rig: Rig, epochs: Epochs) -> Refused | None:
+        number, loop, key = command.clip_instance, command.loop, (command.frame, command.kind)
+        epoch = epochs(held.layer)
+        if held.epoch < epoch:
+            return Refused(EventRefusal.STALE_EPOCH, at="clip_instance", by={"epoch": epoch}, clip_instance=number)
+        committed, first = held.committed_loop, held.first_loop
+        watermark = committed if committed is not None else first
+        if watermark is not None:
+            oldest = watermark if committed is not None else watermark - rig.loop_window
+            if loop < oldest:
+                return Refused(EventRefusal.LATE_LOOP, at="loop", by={"loop": watermark}, clip_instance=number)
+            if loop > watermark + rig.loop_window:
+                return Refused(EventRefusal.BEYOND_WINDOW, at="loop", by={"loop": watermark}, clip_instance=number)
+        waiting = held.waiting.get(loop)
+        if waiting is not None and key in waiting:
+            kept = waiting[key]
+            digest = b"" if kept is None else payload_digest(kept[0])
+        else:
+            seen = held.seen.get(loop)
+            if seen is None or key not in seen:
+                return None
+            digest = seen[key]
+        differs = True if digest != payload_digest(command.payload) else UNSET
+        return Refused(EventRefusal.DUPLICATE, clip_instance=number, payload_differs=differs)
+
+    def decide_commit_loop(self, command: CommitLoop, rig: Rig) -> LoopDelivered | Refused:
+        """Deliver every waiting event with a loop up to the given one, or name the first check that fails."""
+        number = command.clip_instance
+        held = self.instances.get(number)
+        if held is None:
+            made_room = self._opening(number, rig)
+            return made_room if isinstance(made_room, Refused) else LoopDelivered([], None, 0, made_room)
+        if held.committed_loop is not None and command.loop < held.committed_loop:
+            return Refused(
+                EventRefusal.LOOP_ROLLBACK, at="loop", by={"loop": held.committed_loop}, clip_instance=number
+            )
+        events = held.events(number, command.loop)
+        return LoopDelivered(events, self.last_delivery + 1 if events else None, held.pending - len(events))
+
+    def decide_retire(self, command: Retire) -> InstanceRetired | Refused:
+        """Close an open instance and report what it never delivered."""
+        number = command.clip_instance
+        held = self.instances.get(number)
+        if held is not None:
+            return InstanceRetired(held.events(number))
+        outcome = EventRefusal.RETIRED_INSTANCE if self.is_retired(number) else EventRefusal.UNKNOWN_INSTANCE
+        return Refused(outcome, at="clip_instance", clip_instance=number)
+
+    def decide_acknowledge(self, command: Acknowledge) -> DeliveriesAcknowledged | Refused:
+        """Let go of kept deliveries up to a number that was given out; a lower one again has no effect."""
+        if command.through > self.last_delivery:
+            return Refused(EventRefusal.UNKNOWN_DELIVERY, at="through", by={"delivery": self.last_delivery})
+        return DeliveriesAcknowledged()
+
+    def _opening(self, number: int, rig: Rig) -> list[int] | UnsetType | Refused:
+        """Say what opening `number` costs: the instance that must go, UNSET when there is room, or why it cannot be."""
+        if self.is_retired(number):
+            return Refused(EventRefusal.RETIRED_INSTANCE, at="clip_instance", clip_instance=number)
+        if number > self.highest + INSTANCE_LEAD_MAX:
+            highest = {"clip_instance": self.highest}
+            return Refused(EventRefusal.INSTANCE_OUT_OF_RANGE, at="clip_instance", by=highest, clip_instance=number)
+        if len(self.instances) < rig.instances_open:
+            return UNSET
+        idle = [(held.touched, other) for other, held in self.instances.items() if not held.pending]
+        if not idle:
+            return Refused(EventRefusal.INSTANCES_FULL, at="clip_instance", clip_instance=number)
+        return [min(idle)[1]]
+
+    def evolve(
+        self, command: EventCommand, fact: EventFact, rig: Rig, epochs: Epochs, *, at: int, touched: int
+    ) -> "EventGate":
+        """Apply what was decided at time `at`; `touched` is the character's new revision. Cannot refuse."""
+        match fact:
+            case InstanceOpened():
+                assert isinstance(command, Play)
+                layer = None if command.layer is UNSET else command.layer
+                data = None if command.data is UNSET else command.data
+                opened = ClipInstance(epochs(layer), at, touched, command.clip, layer, data)
+                return self._with(fact.clip_instance, opened, fact.retired)
+            case EventAccepted():
+                assert isinstance(command, Enqueue)
+                held = self.instances.get(command.clip_instance) or ClipInstance(epochs(None), at, touched)
+                if is_immediate(rig, command.kind):
+                    return self._with(command.clip_instance, held.with_seen(command.loop, (command.frame, command.kind), command.payload, touched), fact.retired)
+                grown = payload_bytes(command.payload)
+                return self._with(command.clip_instance, held.with_waiting(command.loop, (command.frame, command.kind), command.payload, touched), fact.retired, grown=grown)
+            case LoopDelivered():
+                assert isinstance(command, CommitLoop)
+                return self._delivered(command, fact, rig, epochs, at=at, touched=touched)
+            case InstanceRetired():
+                assert isinstance(command, Retire)
+                return self._without(command.clip_instance, fact.undelivered)
+            case DeliveriesAcknowledged():
+                assert isinstance(command, Acknowledge)
+                return self._acknowledged(command.through)
+            case _:
+                assert_never(fact)
+
+    def _with(
+        self,
+        number: int,
+        held: ClipInstance,
+        made_room: list[int] | UnsetType = UNSET,
+        *,
+        grown: int = 0,
+        delivery: Delivery | None = None,
+        deliveries_kept: int = 0,
+    ) -> "EventGate":
+        """Put one instance in its place, after the one that made room for it is gone."""
+        instances = self.instances.copy()
+        floor, retired = self.floor, self.retired
+        if made_room is not UNSET:
+            for other in made_room:
+                del instances[other]
+                floor, retired = _retiring(floor, retired, other)
+        instances[number] = held
+        deliveries, last_delivery = self.deliveries, self.last_delivery
+        if delivery is not None:
+            deliveries = (*deliveries, delivery)[-deliveries_kept:] if deliveries_kept else ()
+            last_delivery = delivery.delivery
+        return EventGate(
+            instances,
+            number if number > self.highest else self.highest,
+            floor,
+            retired,
+            self.waiting_bytes + grown,
+            deliveries,
+            last_delivery,
+            self.acknowledged,
+        )
+
+    def _delivered(
+        self, command: CommitLoop, fact: LoopDelivered, rig: Rig, epochs: Epochs, *, at: int, touched: int
+    ) -> "EventGate":
+        number = command.clip_instance
+        held = self.instances.get(number) or ClipInstance(epochs(None), at, touched)
+        freed = sum(payload_bytes(event.payload) for event in fact.events)
+        delivery = None if fact.delivery is None else Delivery(fact.delivery, fact.events)
+        return self._with(
+            number,
+            held.with_committed(command.loop, touched),
+            fact.retired,
+            grown=-freed,
+            delivery=delivery,
+            deliveries_kept=rig.deliveries_kept,
+        )
+
+    def _without(self, number: int, undelivered: list[Event]) -> "EventGate":
+        instances = self.instances.copy()
+        del instances[number]
+        floor, retired = _retiring(self.floor, self.retired, number)
+        freed = sum(payload_bytes(event.payload) for event in undelivered)
+        return EventGate(
+            instances,
+            self.highest,
+            floor,
+            retired,
+            self.waiting_bytes - freed,
+            self.deliveries,
+            self.last_delivery,
+            self.acknowledged,
+        )
+
+    def _acknowledged(self, through: int) -> "EventGate":
+        if through <= self.acknowledged:
+            return self
+        kept = tuple(delivery for delivery in self.deliveries if delivery.delivery > through)
+        return EventGate(
+            self.instances,
+            self.highest,
+            self.floor,
+            self.retired,
+            self.waiting_bytes,
+            kept,
+            self.last_delivery,
+            through,
+        )
+
+    def next_life(self) -> "EventGate":
+        """Start a new life: every number seen is spent; deliveries and their numbers go on (contract, section 10)."""
+        return EventGate(
+            {}, self.highest, self.highest, (), 0, self.deliveries, self.last_delivery, self.acknowledged
+        )
+
+
+def is_immediate(rig: Rig, kind: str) -> bool:
+    """Say whether accepting an event of this kind delivers it."""
+    return rig.kinds is not None and rig.kinds[kind] == "immediate"
+
+
+def _retiring(
+    floor: int, retired: tuple[tuple[int, int], ...], number: int
+) -> tuple[int, tuple[tuple[int, int], ...]]:
+    """Add one number to the runs of retired ones, joining neighbours; the lowest run folds into the floor when there are too many."""
+    place = bisect_right(retired, (number, number))
+    first, last = number, number
+    before, after = list(retired[:place]), list(retired[place:])
+    if before and before[-1][1] == number - 1:
+        first = before.pop()[0]
+    if after and after[0][0] == number + 1:
+        last = after.pop(0)[1]
+    runs = [*before, (first, last), *after]
+    if len(runs) > RETIRED_KEPT:
+        floor = runs.pop(0)[1]
+    while runs and runs[0][0] == floor + 1:
+        floor = runs.pop(0)[1]
+    return floor, tuple(runs)

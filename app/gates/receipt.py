@@ -1,0 +1,83 @@
+"""Receipts: which idempotency key got which decision, so that a retry is answered and not decided again.
+
+Source: contract, section 8, "Idempotency".
+"""
+
+import hashlib
+
+import msgspec
+from msgspec import Struct
+
+from app.gates.decision import Command
+
+_canonical = msgspec.msgpack.Encoder(order="deterministic")
+
+
+class Mark(Struct, frozen=True, array_like=True, gc=False):
+    """A keyed command as its record remembers it: whose key, the key's hash, and what was asked under it."""
+
+    caller: str
+    key: bytes
+    fingerprint: bytes
+
+
+class Receipt(Struct, frozen=True, array_like=True, gc=False):
+    """What was asked under a key, and the sequence of the decision; `at` is milliseconds since 1970."""
+
+    fingerprint: bytes
+    sequence: int
+    at: int
+
+
+def mark(caller: str, key: str, character: str | None, command: Command) -> Mark:
+    """Reduce a key and its command to what is compared: command, character and fields, never the envelope."""
+    asked = hashlib.blake2b(_canonical.encode((character, command)), digest_size=16).digest()
+    return Mark(caller, hashlib.blake2b(key.encode(), digest_size=16).digest(), asked)
+
+
+class Receipts:
+    """The receipts of one scene, each kept for a time of the scene's own clock and a number a caller.
+
+    Bound:     `kept` receipts a caller, each for `kept_ms` milliseconds; beyond either the oldest goes.
+    Order:     of decision, a caller; so the oldest is the first.
+    Senders:   one, the scene's sequencer.  Thread-safe: no.
+    """
+
+    def __init__(self, *, kept: int, kept_ms: int) -> None:
+        self._kept = kept
+        self._kept_ms = kept_ms
+        self._callers: dict[str, dict[bytes, Receipt]] = {}
+
+    def find(self, caller: str, key: bytes, *, at: int) -> Receipt | None:
+        """Give the receipt of a key that is still kept at time `at`."""
+        receipt = self._callers.get(caller, {}).get(key)
+        return receipt if receipt is not None and at - receipt.at <= self._kept_ms else None
+
+    def keep(self, mark: Mark, *, sequence: int, at: int) -> None:
+        """Remember a decision, and let go of what is beyond the bounds."""
+        held = self._callers.setdefault(mark.caller, {})
+        held.pop(mark.key, None)
+        held[mark.key] = Receipt(mark.fingerprint, sequence, at)
+        while len(held) > self._kept or at - next(iter(held.values())).at > self._kept_ms:
+            del held[next(iter(held))]
+
+    def expire(self, *, at: int) -> None:
+        """Let go of every receipt whose time is over, of silent callers too."""
+        for caller in list(self._callers):
+            held = self._callers[caller]
+            while held and at - next(iter(held.values())).at > self._kept_ms:
+                del held[next(iter(held))]
+            if not held:
+                del self._callers[caller]
+
+    def oldest(self) -> int | None:
+        """Give the lowest sequence that a receipt still needs; None when there is none."""
+        return min((next(iter(held.values())).sequence for held in self._callers.values() if held), default=None)
+
+    def dump(self) -> dict[str, dict[bytes, Receipt]]:
+        """Give everything, to be stored."""
+        return self._callers
+
+    def restore(self, callers: dict[str, dict[bytes, Receipt]]) -> None:
+        """Take back what `dump` gave."""
+        self._callers = callers

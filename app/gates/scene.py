@@ -1,0 +1,343 @@
+"""The scene: what is adopted, the candidate that a turn decides on, and the one step from one to the other."""
+
+from collections.abc import Iterable
+
+from msgspec import UNSET, Struct
+
+from app.gates.character import Answer, Character, Place
+from app.gates.decision import Command, Fact, LifeRefusal, Problem, Refused, Undecided
+from app.gates.identity import Sealer
+from app.gates.lives import (
+    DEFAULT,
+    CloseScene,
+    DeclareRig,
+    Despawn,
+    Despawned,
+    Remains,
+    RigDeclared,
+    SceneClosed,
+    Spawn,
+    Spawned,
+    declaration,
+    folded,
+    newborn,
+    remains,
+    rig_key,
+    without_deliveries,
+)
+from app.gates.receipt import Mark, Receipts
+from app.gates.rig import Rig, default_rig
+from app.gates.roster import Roster
+
+
+class Bounds(Struct, frozen=True):
+    """What a scene may hold: live values, remembered dead ids, receipts a caller, and how long those are kept (ms)."""
+
+    hot_characters_max: int = 4096
+    remains_max: int = 10_000
+    receipts_max: int = 10_000
+    receipts_ms: int = 600_000
+    rigs_max: int = 1_000
+
+
+class Record(Struct, frozen=True, array_like=True, gc=False):
+    """One decision: who, what was asked, what was answered, and the character's revision after it.
+
+    `character` is None for what concerns the whole scene. `mark` is there when the command came with a key.
+    """
+
+    character: str | None
+    command: Command
+    answer: Answer
+    revision: int
+    mark: Mark | None = None
+
+    @property
+    def accepted(self) -> bool:
+        """Say whether the answer is a fact."""
+        return type(self.answer) is not Refused
+
+
+class RigUse(Struct, frozen=True, array_like=True):
+    """A rig of a scene, and how many living characters were spawned with it."""
+
+    rig: Rig
+    users: int = 0
+
+
+class SceneState(Struct, frozen=True, array_like=True):
+    """What a scene is apart from its characters: stored in the head of a checkpoint."""
+
+    sequence: int = 0
+    at: int = 0
+    rigs: dict[str, RigUse] = {}
+    floor: Remains = Remains()
+
+
+class Scene:
+    """The adopted state of one scene. Readers may look at any time; only `adopt` changes it, in one step.
+
+    `sequence` is the last decision's, `at` its time (ms since 1970, never falling).
+    """
+
+    def __init__(self, name: str, secret: bytes, bounds: Bounds) -> None:
+        self.name = name
+        self.sealer = Sealer(name, secret)
+        self.bounds = bounds
+        self.state = SceneState()
+        self.roster = Roster(hot_max=bounds.hot_characters_max)
+        self.remains: dict[str, Remains] = {}
+        self.receipts = Receipts(kept=bounds.receipts_max, kept_ms=bounds.receipts_ms)
+
+    @property
+    def sequence(self) -> int:
+        """Give the sequence of the last adopted decision."""
+        return self.state.sequence
+
+    def rig_of(self, character: Character) -> Rig:
+        """Give the rig a living character was spawned with."""
+        return self.state.rigs[character.rig].rig
+
+    def adopt(self, candidate: "Candidate") -> None:
+        """Make a candidate's outcome the visible state. No reader can see a part of it: nothing waits in between."""
+        if candidate.closes:
+            self.roster.clear()
+            self.remains.clear()
+            self.receipts.restore({})
+        for name in candidate.dead:
+            if name in self.roster and name not in candidate.living:
+                self.roster.remove(name)
+        for name, character in candidate.living.items():
+            self.roster.put(name, character)
+            self.remains.pop(name, None)
+        for name, kept in candidate.dead.items():
+            self.remains.pop(name, None)
+            self.remains[name] = kept
+        rigs, floor = candidate.rigs, candidate.floor
+        while len(self.remains) > self.bounds.remains_max:
+            floor = folded(floor, self.remains.pop(next(iter(self.remains))))
+        self.state = SceneState(candidate.sequence, candidate.at, rigs, floor)
+        for sequence, mark in candidate.marks:
+            self.receipts.keep(mark, sequence=sequence, at=candidate.at)
+
+    def replay(self, first: int, at: int, records: Iterable[Record]) -> "Candidate":
+        """Apply recorded facts and adopt them; give the candidate that was adopted. Asks no rule."""
+        candidate = Candidate(self, at)
+        assert first == candidate.sequence + 1, "entries follow each other without a gap"
+        for record in records:
+            candidate.apply(record)
+        self.adopt(candidate)
+        return candidate
+
+
+class Candidate:
+    """A turn's outcome so far, over an adopted scene that it leaves alone until it is adopted or dropped.
+
+    `living` and `dead` hold what was touched: a living character's newest value, a dead one's remains. `records` are the
+    decisions in order; the first has the sequence after the scene's.
+    """
+
+    def __init__(self, scene: Scene, at: int) -> None:
+        self.scene = scene
+        self.at = max(at, scene.state.at)
+        self.sequence = scene.state.sequence
+        self.rigs = scene.state.rigs
+        self.floor = scene.state.floor
+        self.living: dict[str, Character] = {}
+        self.dead: dict[str, Remains] = {}
+        self.closes = False
+        self.records: list[Record] = []
+        self.marks: list[tuple[int, Mark]] = []
+
+    def character(self, name: str) -> Character | None:
+        """Give a living character as this candidate has it."""
+        held = self.living.get(name)
+        if held is not None or name in self.dead or self.closes:
+            return held
+        return self.scene.roster.get(name)
+
+    def decide(self, name: str | None, command: Command, mark: Mark | None = None) -> Record | Undecided:
+        """Decide one command; when it was accepted the candidate has moved on. An Undecided leaves no trace."""
+        character = None if name is None else self.character(name)
+        if character is not None and type(command) not in _LIFE_COMMANDS:
+            rig = self.rigs[character.rig].rig
+            assert name is not None
+            answer = character.decide(command, Place(name, rig, self.scene.sealer))
+            if type(answer) is Refused:
+                return self._record(name, command, answer, character.revision, mark)
+            if type(answer) is Undecided:
+                return answer
+            assert isinstance(answer, Fact)
+            character = character.evolve(command, answer, rig, at=self.at)
+            self.living[name] = character
+            return self._record(name, command, answer, character.revision, mark)
+        decided = self._decide_life(name, character, command)
+        if type(decided) is Undecided:
+            return decided
+        assert not isinstance(decided, Undecided)
+        revision = 0 if character is None else character.revision
+        record = Record(name, command, decided, revision, mark)
+        if record.accepted:
+            return self.apply(record)
+        return self._record(name, command, decided, revision, mark)
+
+    def apply(self, record: Record) -> Record:
+        """Add a recorded decision: apply its fact, ask no rule. Give the record with the revision after it."""
+        name, command, answer = record.character, record.command, record.answer
+        if type(answer) is Refused:
+            return self._record(name, command, answer, record.revision, record.mark)
+        assert isinstance(answer, Fact)
+        if isinstance(command, _LIFE_COMMANDS_UNION):
+            revision = self._evolve_life(name, command, answer)
+        else:
+            assert name is not None
+            character = self.character(name)
+            assert character is not None, "a fact concerns a character that is alive"
+            character = character.evolve(command, answer, self.rigs[character.rig].rig, at=self.at)
+            self.living[name] = character
+            revision = character.revision
+        return self._record(name, command, answer, revision, record.mark)
+
+    def _record(self, name: str | None, command: Command, answer: Answer, revision: int, mark: Mark | None) -> Record:
+        self.sequence += 1
+        record = Record(name, command, answer, revision, mark)
+        self.records.append(record)
+        if mark is not None:
+            self.marks.append((self.sequence, mark))
+        return record
+
+    def _decide_life(self, name: str | None, character: Character | None, command: Command) -> Answer | Undecided:
+        match command:
+            case DeclareRig():
+                return self._decide_rig(command)
+            case CloseScene():
+                return SceneClosed()
+            case Spawn():
+                assert name is not None
+                return self._decide_spawn(name, character, command)
+            case _ if character is None:
+                return Undecided(Problem.UNKNOWN_CHARACTER, f"no character {name!r} is alive in this scene")
+            case Despawn():
+                if command.life is not UNSET and command.life != character.life:
+                    return Refused(LifeRefusal.STALE_LIFE, at="life", by={"life": character.life})
+                return Despawned(character.life)
+            case _:
+                raise AssertionError(f"no gate takes {type(command).__name__}")
+
+    def _decide_rig(self, command: DeclareRig) -> Answer | Undecided:
+        held = self.rigs.get(command.name)
+        if held is not None and held.rig == command.rig:
+            return RigDeclared(False)
+        if held is not None and held.users:
+            detail = f"{held.users} living characters use another rig {command.name!r}; despawn them first"
+            return Undecided(Problem.CONFLICTING_RIG, detail)
+        if held is None and len(self.rigs) >= self.scene.bounds.rigs_max:
+            return Undecided(Problem.TOO_LARGE, f"a scene holds at most {self.scene.bounds.rigs_max} rigs")
+        return RigDeclared(True)
+
+    def _decide_spawn(self, name: str, character: Character | None, command: Spawn) -> Answer | Undecided:
+        if character is not None:
+            if command.life is not UNSET and command.life != character.life:
+                return Refused(LifeRefusal.STALE_LIFE, at="life", by={"life": character.life})
+            if character.declared != declaration(command):
+                detail = f"{name!r} is alive and was spawned otherwise; despawn it first, or spawn it as it was"
+                return Undecided(Problem.CONFLICTING_SPAWN, detail)
+            return Spawned(character.life, False, without_deliveries(character))
+        rig = self._rig_for(command)
+        if isinstance(rig, Undecided):
+            return rig
+        unknown = [graph for graph in command.graphs if graph not in rig.graphs]
+        if unknown:
+            return Undecided(Problem.INVALID, f"the rig has no graph {unknown[0]!r}", at=f"graphs.{unknown[0]}")
+        before = self._before(name)
+        if command.life is not UNSET and command.life != before.life + 1:
+            return Refused(LifeRefusal.STALE_LIFE, at="life", by={"life": before.life})
+        return Spawned(before.life + 1, True, newborn(command, rig, before, at=self.at))
+
+    def _rig_for(self, command: Spawn) -> Rig | Undecided:
+        if command.inline is not None:
+            if rig_key(command) not in self.rigs and len(self.rigs) >= self.scene.bounds.rigs_max:
+                return Undecided(Problem.TOO_LARGE, f"a scene holds at most {self.scene.bounds.rigs_max} rigs")
+            return command.inline
+        if command.rig is None:
+            return default_rig()
+        held = self.rigs.get(command.rig)
+        if held is None:
+            return Undecided(Problem.UNKNOWN_RIG, f"the scene has no rig {command.rig!r}; declare it first", at="rig")
+        return held.rig
+
+    def _before(self, name: str) -> Remains:
+        """Give what an id's next life must be above."""
+        kept = self.dead.get(name)
+        if kept is None and not self.closes:
+            kept = self.scene.remains.get(name)
+        return self.floor if kept is None else kept
+
+    def _evolve_life(self, name: str | None, command: Command, fact: Fact) -> int:
+        match fact, command:
+            case RigDeclared(), DeclareRig():
+                if fact.created:
+                    self.rigs = {**self.rigs, command.name: RigUse(command.rig)}
+                return 0
+            case SceneClosed(), _:
+                self._close()
+                return 0
+            case Spawned(), Spawn():
+                assert name is not None
+                if fact.created:
+                    self._use(fact.character.rig, command, 1)
+                    self.living[name] = fact.character
+                    self.dead.pop(name, None)
+                return fact.character.revision
+            case Despawned(), _:
+                assert name is not None
+                return self._despawn(name)
+            case _:
+                raise AssertionError(f"{type(command).__name__} never yields {type(fact).__name__}")
+
+    def _despawn(self, name: str) -> int:
+        character = self.character(name)
+        assert character is not None, "only a living character can be despawned"
+        kept = remains(character, self.rigs[character.rig].rig, sequence=self.sequence + 1)
+        self.living.pop(name, None)
+        self.dead[name] = kept
+        self._use(character.rig, None, -1)
+        return kept.revision
+
+    def _use(self, key: str, spawn: Spawn | None, change: int) -> None:
+        """Count the users of a rig; one that no scene declared goes with its last user."""
+        held = self.rigs.get(key)
+        if held is None:
+            assert spawn is not None
+            held = RigUse(default_rig() if spawn.inline is None else spawn.inline)
+        users = held.users + change
+        rigs = dict(self.rigs)
+        if users == 0 and (key == DEFAULT or key.startswith("#")):
+            del rigs[key]
+        else:
+            rigs[key] = RigUse(held.rig, users)
+        self.rigs = rigs
+
+    def _close(self) -> None:
+        """Fold every life, living or dead, into the floor; nothing else stays."""
+        floor = self.floor
+        scene = self.scene
+        if not self.closes:
+            for name in scene.roster:
+                if name not in self.living and name not in self.dead:
+                    character = scene.roster.get(name)
+                    assert character is not None
+                    rig = self.rigs[character.rig].rig
+                    floor = folded(floor, remains(character, rig, sequence=self.sequence + 1))
+            for kept in scene.remains.values():
+                floor = folded(floor, kept)
+        for character in self.living.values():
+            floor = folded(floor, remains(character, self.rigs[character.rig].rig, sequence=self.sequence + 1))
+        for kept in self.dead.values():
+            floor = folded(floor, kept)
+        self.living, self.dead, self.rigs = {}, {}, {}
+        self.floor, self.closes, self.marks = floor, True, []
+
+
+_LIFE_COMMANDS_UNION = Spawn | Despawn | DeclareRig | CloseScene
+_LIFE_COMMANDS = frozenset({Spawn, Despawn, DeclareRig, CloseScene})

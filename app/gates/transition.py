@@ -1,0 +1,289 @@
+"""The transition arbiter: one layer's state, and the one token that may commit the next.
+
+Source: 2026-08-03-1930; contract, section 4.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal, assert_never
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from app.gates.decision import Command, Fact, Grant, LayerNow, Refused
+from app.gates.identity import Name, Number, Sealer, Token, has_control_characters
+
+ENDINGS_KEPT = 64
+"""How many generations before the newest a layer remembers the ending of."""
+
+COMMITTED, SUPERSEDED, CANCELLED, FAILED, EPOCH_ENDED = "c", "s", "x", "f", "e"
+"""How a generation ended, one letter each, so that 64 of them are one short text."""
+
+
+class TransitionRefusal(StrEnum):
+    """Why a transition was refused, in the order of the checks: the first that applies."""
+
+    UNKNOWN_LAYER = "unknown_layer"
+    UNKNOWN_STATE = "unknown_state"
+    GENERATION_CONFLICT = "generation_conflict"
+    UNKNOWN_TOKEN = "unknown_token"
+    STALE_EPOCH = "stale_epoch"
+    ALREADY_COMPLETED = "already_completed"
+    ALREADY_CANCELLED = "already_cancelled"
+    ALREADY_FAILED = "already_failed"
+    STALE_GENERATION = "stale_generation"
+
+
+_REFUSAL_OF_ENDING = {
+    COMMITTED: TransitionRefusal.ALREADY_COMPLETED,
+    CANCELLED: TransitionRefusal.ALREADY_CANCELLED,
+    FAILED: TransitionRefusal.ALREADY_FAILED,
+}
+
+
+class Begin(Command, frozen=True, tag="begin"):
+    """Ask for a layer's commit right. Answers: TransitionGranted, TransitionKept, or a TransitionRefusal.
+
+    `data` is opaque to the gate (1 KiB of JSON): clip, start offset, speed, for whoever joins late.
+    """
+
+    layer: Name
+    target: Name
+    if_same: Literal["restart", "keep"] | UnsetType = UNSET
+    if_generation: Number | UnsetType = UNSET
+    data: Any = UNSET
+
+    def __post_init__(self) -> None:
+        if has_control_characters(self.layer + self.target):
+            raise ValueError("`layer` and `target` take no control characters")
+
+
+class Complete(Command, frozen=True, tag="complete"):
+    """Report that the target has taken over. Answers: TransitionCommitted, or a TransitionRefusal."""
+
+    token: Token
+
+
+class Cancel(Command, frozen=True, tag="cancel"):
+    """Give a token back because the transition was stopped. Answers: TransitionCancelled, or a TransitionRefusal."""
+
+    token: Token
+
+
+class Fail(Command, frozen=True, tag="fail"):
+    """Give a token back because the transition could not run. Answers: TransitionFailed, or a TransitionRefusal."""
+
+    token: Token
+    why: Annotated[str, Meta(min_length=1, max_length=1024)]
+
+
+class TransitionGranted(Fact, frozen=True, tag="granted"):
+    """A new token, and the one that lost its right to it."""
+
+    token: Token
+    superseded: Token | None
+
+
+class TransitionKept(Fact, frozen=True, tag="kept"):
+    """The same transition is pending or committed already: its token, or none when nothing is pending."""
+
+    token: Token | None
+
+
+class TransitionCommitted(Fact, frozen=True, tag="committed"):
+    """The target is the layer's state now."""
+
+    current: str
+
+
+class TransitionCancelled(Fact, frozen=True, tag="cancelled"):
+    """The token ended; the state stayed."""
+
+    current: str
+
+
+class TransitionFailed(Fact, frozen=True, tag="failed"):
+    """The token ended as a failure; the state stayed."""
+
+    current: str
+
+
+TransitionFact = TransitionGranted | TransitionKept | TransitionCommitted | TransitionCancelled | TransitionFailed
+
+
+class Pending(Struct, frozen=True, array_like=True, gc=False):
+    """The token that holds a layer's commit right, with the time it was begun (ms since 1970)."""
+
+    generation: int
+    from_: str
+    to: str
+    seal: str
+    begun_at: int
+    data: Any = None
+
+
+class TransitionArbiter(Struct, frozen=True, array_like=True, gc=False):
+    """One layer: what is committed, what is pending, and how the last generations ended.
+
+    `endings` holds one letter for each of the at most 64 generations before the newest, the latest last; `ended` is
+    the newest one's, empty while it is pending or was never begun. `newest_to` is the newest grant's target. Times are
+    milliseconds since 1970.
+    """
+
+    current: str
+    committed_at: int
+    epoch: int
+    data: Any = None
+    generation: int = 0
+    newest_to: str = ""
+    pending: Pending | None = None
+    endings: str = ""
+    ended: str = ""
+    committed: int = 0
+    superseded: int = 0
+
+    def now(self) -> LayerNow:
+        """Tell what a refused caller needs to know of this layer."""
+        pending = self.pending
+        return LayerNow(
+            self.current, self.epoch, self.generation, None if pending is None else Grant(pending.generation, pending.to)
+        )
+
+    def newest(self) -> dict[str, Any] | UnsetType:
+        """Name the newest grant, as `by` of a refusal; nothing where none was ever given."""
+        return {"generation": self.generation, "to": self.newest_to} if self.generation else UNSET
+
+    def pending_token(self, character: str, layer: str) -> Token | None:
+        """Name the pending transition, without its seal."""
+        pending = self.pending
+        if pending is None:
+            return None
+        return Token(character, layer, self.epoch, pending.generation, pending.from_, pending.to)
+
+    def decide_begin(
+        self, command: Begin, *, character: str, life: int, states: frozenset[str] | None, sealer: Sealer
+    ) -> TransitionGranted | TransitionKept | Refused:
+        """Grant a new token from the last committed state, or say why not. The layer itself is known."""
+        target = command.target
+        if states is not None and target not in states:
+            return Refused(TransitionRefusal.UNKNOWN_STATE, at="target", layer=self.now())
+        if command.if_generation is not UNSET and command.if_generation != self.generation:
+            return Refused(TransitionRefusal.GENERATION_CONFLICT, at="if_generation", by=self.newest(), layer=self.now())
+        layer, pending = command.layer, self.pending
+        if command.if_same == "keep":
+            if pending is not None and pending.to == target:
+                held = Token(character, layer, self.epoch, pending.generation, pending.from_, pending.to, pending.seal)
+                return TransitionKept(held)
+            if pending is None and self.current == target:
+                return TransitionKept(None)
+        generation = self.generation + 1
+        seal = sealer.seal(life, character, layer, self.epoch, generation, self.current, target)
+        return TransitionGranted(
+            Token(character, layer, self.epoch, generation, self.current, target, seal),
+            None if pending is None else self.pending_token(character, layer),
+        )
+
+    def refusal(self, token: Token, *, life: int, sealer: Sealer) -> Refused | None:
+        """Say why `token` may not end this layer's pending transition; None when it may.
+
+        Source: 2026-08-03-1930: the whole token is compared, never the name, a flag or a time.
+        """
+        pending = self.pending
+        if (
+            pending is not None
+            and token.seal == pending.seal
+            and token.generation == pending.generation
+            and token.epoch == self.epoch
+            and token.to == pending.to
+            and token.from_ == pending.from_
+        ):
+            return None
+        return self._refusal_of_lost(token, life=life, sealer=sealer)
+
+    def _refusal_of_lost(self, token: Token, *, life: int, sealer: Sealer) -> Refused:
+        granted_in = sealer.life_of(token)
+        if granted_in is None or granted_in > life:
+            return Refused(TransitionRefusal.UNKNOWN_TOKEN, at="token", layer=self.now())
+        if granted_in < life or token.epoch < self.epoch:
+            return Refused(TransitionRefusal.STALE_EPOCH, at="token", by={"epoch": self.epoch}, layer=self.now())
+        if token.epoch > self.epoch or token.generation > self.generation:
+            return Refused(TransitionRefusal.UNKNOWN_TOKEN, at="token", layer=self.now())
+        refusal = _REFUSAL_OF_ENDING.get(self._ending(token.generation), TransitionRefusal.STALE_GENERATION)
+        return Refused(refusal, at="token", by=self.newest(), layer=self.now())
+
+    def _ending(self, generation: int) -> str:
+        age = self.generation - generation
+        if age == 0:
+            return self.ended
+        return self.endings[-age] if age <= len(self.endings) else ""
+
+    def evolve(self, command: Begin | Complete | Cancel | Fail, fact: TransitionFact, *, at: int) -> "TransitionArbiter":
+        """Apply what was decided at time `at`. Asks no rule and cannot refuse."""
+        match fact:
+            case TransitionGranted():
+                assert isinstance(command, Begin)
+                return self._granted(fact.token, command.data, at)
+            case TransitionCommitted():
+                return self._ended(COMMITTED, at)
+            case TransitionCancelled():
+                return self._ended(CANCELLED, at)
+            case TransitionFailed():
+                return self._ended(FAILED, at)
+            case TransitionKept():
+                return self
+            case _:
+                assert_never(fact)
+
+    def _granted(self, token: Token, data: Any, at: int) -> "TransitionArbiter":
+        assert token.seal is not UNSET
+        pending = Pending(token.generation, token.from_, token.to, token.seal, at, None if data is UNSET else data)
+        was_pending = self.pending is not None
+        ending = SUPERSEDED if was_pending else self.ended
+        return TransitionArbiter(
+            self.current,
+            self.committed_at,
+            self.epoch,
+            self.data,
+            token.generation,
+            token.to,
+            pending,
+            (self.endings + ending)[-ENDINGS_KEPT:] if self.generation else "",
+            "",
+            self.committed,
+            self.superseded + was_pending,
+        )
+
+    def _ended(self, ending: str, at: int) -> "TransitionArbiter":
+        pending = self.pending
+        assert pending is not None, "only a pending transition can end"
+        if ending is COMMITTED:
+            current, committed_at, data, committed = pending.to, at, pending.data, self.committed + 1
+        else:
+            current, committed_at, data, committed = self.current, self.committed_at, self.data, self.committed
+        return TransitionArbiter(
+            current,
+            committed_at,
+            self.epoch,
+            data,
+            self.generation,
+            self.newest_to,
+            None,
+            self.endings,
+            ending,
+            committed,
+            self.superseded,
+        )
+
+    def next_epoch(self) -> "TransitionArbiter":
+        """Hand the layer to a new graph: what was pending ends, the committed state stays."""
+        return TransitionArbiter(
+            self.current,
+            self.committed_at,
+            self.epoch + 1,
+            self.data,
+            self.generation,
+            self.newest_to,
+            None,
+            self.endings,
+            self.ended if self.pending is None else EPOCH_ENDED,
+            self.committed,
+            self.superseded,
+        )
