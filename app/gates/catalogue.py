@@ -5,7 +5,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from app.gates import event, graph, lives, parameter, transition
-from app.gates.decision import Command, Fact, LifeRefusal
+from app.gates.decision import Command, Fact, LifeRefusal, Refused
 from app.gates.event import EventRefusal as E
 from app.gates.graph import GraphRefusal as G
 from app.gates.parameter import ParameterRefusal as P
@@ -86,8 +86,16 @@ def name_of(command: type[Command]) -> str:
     return tag
 
 
-def outcome_of(fact: type[Fact]) -> str:
+def word_of(fact: type[Fact]) -> str:
     """Give the word that a fact is answered with."""
     tag = fact.__struct_config__.tag
     assert isinstance(tag, str)
     return tag
+
+
+_WORDS: dict[type[Fact], str] = {fact: word_of(fact) for entry in COMMANDS.values() for fact in entry.facts}
+
+
+def outcome_of(answer: Fact | Refused) -> str:
+    """Give the word of an answer, accepted or refused."""
+    return answer.outcome if isinstance(answer, Refused) else _WORDS[type(answer)]

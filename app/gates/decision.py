@@ -69,6 +69,7 @@ class Refused(Struct, frozen=True, gc=False):
 class Problem(StrEnum):
     """Why no gate could decide. These take no sequence, are not recorded, and change nothing."""
 
+    UNKNOWN_SCENE = "unknown-scene"
     UNKNOWN_CHARACTER = "unknown-character"
     UNKNOWN_RIG = "unknown-rig"
     CONFLICTING_SPAWN = "conflicting-spawn"

@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
@@ -82,11 +82,20 @@ def build_rig(
 ) -> Rig:
     """Join the parts of a rig that were each checked already, and derive what the gates look up."""
     rules: dict[str, ParameterRule] = declared or {}
-    derived: dict[str, Any] = {
-        "names": {rule.id: name for name, rule in rules.items()},
-        "required": tuple(name for name, rule in rules.items() if rule.required),
-    }
-    return Rig(layers=layers, mode=mode, declared=declared, kinds=kinds, graphs=graphs, **bounds, **derived)
+    return Rig(
+        layers=layers,
+        mode=mode,
+        declared=declared,
+        kinds=kinds,
+        loop_window=bounds["loop_window"],
+        events_per_instance=bounds["events_per_instance"],
+        events_bytes=bounds["events_bytes"],
+        instances_open=bounds["instances_open"],
+        deliveries_kept=bounds["deliveries_kept"],
+        graphs=graphs,
+        names={rule.id: name for name, rule in rules.items()},
+        required=tuple(name for name, rule in rules.items() if rule.required),
+    )
 
 
 DEFAULT_BOUNDS = {

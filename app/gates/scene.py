@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from msgspec import UNSET, Struct
 
 from app.gates.character import Answer, Character, Place
-from app.gates.decision import Command, Fact, LifeRefusal, Problem, Refused, Undecided
+from app.gates.decision import RETRYABLE, Command, Fact, LifeRefusal, Problem, Refused, Undecided
 from app.gates.identity import Sealer
 from app.gates.lives import (
     DEFAULT,
@@ -25,7 +25,7 @@ from app.gates.lives import (
     rig_key,
     without_deliveries,
 )
-from app.gates.receipt import Mark, Receipts
+from app.gates.receipt import Mark, Receipt, Receipts
 from app.gates.rig import Rig, default_rig
 from app.gates.roster import Roster
 
@@ -70,6 +70,7 @@ class SceneState(Struct, frozen=True, array_like=True):
 
     sequence: int = 0
     at: int = 0
+    exists: bool = False
     rigs: dict[str, RigUse] = {}
     floor: Remains = Remains()
 
@@ -77,7 +78,8 @@ class SceneState(Struct, frozen=True, array_like=True):
 class Scene:
     """The adopted state of one scene. Readers may look at any time; only `adopt` changes it, in one step.
 
-    `sequence` is the last decision's, `at` its time (ms since 1970, never falling).
+    `sequence` is the last decision's, `at` its time (ms since 1970, never falling). A scene `exists` from its first spawn
+    or rig until it is closed.
     """
 
     def __init__(self, name: str, secret: bytes, bounds: Bounds) -> None:
@@ -116,9 +118,17 @@ class Scene:
         rigs, floor = candidate.rigs, candidate.floor
         while len(self.remains) > self.bounds.remains_max:
             floor = folded(floor, self.remains.pop(next(iter(self.remains))))
-        self.state = SceneState(candidate.sequence, candidate.at, rigs, floor)
-        for sequence, mark in candidate.marks:
+        self.state = SceneState(candidate.sequence, candidate.at, candidate.exists, rigs, floor)
+        for sequence, mark in candidate.marks.values():
             self.receipts.keep(mark, sequence=sequence, at=candidate.at)
+
+    def restore(
+        self, state: SceneState, receipts: dict[str, dict[bytes, Receipt]], kept: dict[str, Remains]
+    ) -> None:
+        """Take back a checkpoint, after its living characters were loaded into the roster."""
+        self.state = state
+        self.receipts.restore(receipts)
+        self.remains = dict(sorted(kept.items(), key=lambda item: item[1].died_at))
 
     def replay(self, first: int, at: int, records: Iterable[Record]) -> "Candidate":
         """Apply recorded facts and adopt them; give the candidate that was adopted. Asks no rule."""
@@ -134,7 +144,8 @@ class Candidate:
     """A turn's outcome so far, over an adopted scene that it leaves alone until it is adopted or dropped.
 
     `living` and `dead` hold what was touched: a living character's newest value, a dead one's remains. `records` are the
-    decisions in order; the first has the sequence after the scene's.
+    decisions in order; the first has the sequence after the scene's. When it `closes` the scene, `gone` are the ids that
+    were held before.
     """
 
     def __init__(self, scene: Scene, at: int) -> None:
@@ -146,8 +157,23 @@ class Candidate:
         self.living: dict[str, Character] = {}
         self.dead: dict[str, Remains] = {}
         self.closes = False
+        self.gone: list[str] = []
+        self.exists = scene.state.exists
         self.records: list[Record] = []
-        self.marks: list[tuple[int, Mark]] = []
+        self.marks: dict[tuple[str, bytes], tuple[int, Mark]] = {}
+
+    @property
+    def first(self) -> int:
+        """Give the sequence of the first decision, where there is one."""
+        return self.sequence - len(self.records) + 1
+
+    def earlier(self, mark: Mark) -> tuple[int, bytes] | None:
+        """Give the sequence and the fingerprint of what was decided under a key before, in this turn or an earlier one."""
+        held = self.marks.get((mark.caller, mark.key))
+        if held is not None:
+            return held[0], held[1].fingerprint
+        receipt = None if self.closes else self.scene.receipts.find(mark.caller, mark.key, at=self.at)
+        return None if receipt is None else (receipt.sequence, receipt.fingerprint)
 
     def character(self, name: str) -> Character | None:
         """Give a living character as this candidate has it."""
@@ -200,21 +226,25 @@ class Candidate:
 
     def _record(self, name: str | None, command: Command, answer: Answer, revision: int, mark: Mark | None) -> Record:
         self.sequence += 1
+        if mark is not None and type(answer) is Refused and answer.outcome in RETRYABLE:
+            mark = None
         record = Record(name, command, answer, revision, mark)
         self.records.append(record)
         if mark is not None:
-            self.marks.append((self.sequence, mark))
+            self.marks[mark.caller, mark.key] = (self.sequence, mark)
         return record
 
     def _decide_life(self, name: str | None, character: Character | None, command: Command) -> Answer | Undecided:
         match command:
             case DeclareRig():
                 return self._decide_rig(command)
-            case CloseScene():
+            case CloseScene() if self.exists:
                 return SceneClosed()
             case Spawn():
                 assert name is not None
                 return self._decide_spawn(name, character, command)
+            case _ if not self.exists:
+                return Undecided(Problem.UNKNOWN_SCENE, f"there is no scene {self.scene.name!r}; a spawn makes one")
             case _ if character is None:
                 return Undecided(Problem.UNKNOWN_CHARACTER, f"no character {name!r} is alive in this scene")
             case Despawn():
@@ -274,6 +304,7 @@ class Candidate:
         return self.floor if kept is None else kept
 
     def _evolve_life(self, name: str | None, command: Command, fact: Fact) -> int:
+        self.exists = type(fact) is not SceneClosed
         match fact, command:
             case RigDeclared(), DeclareRig():
                 if fact.created:
@@ -323,6 +354,7 @@ class Candidate:
         floor = self.floor
         scene = self.scene
         if not self.closes:
+            self.gone = [*scene.roster, *scene.remains]
             for name in scene.roster:
                 if name not in self.living and name not in self.dead:
                     character = scene.roster.get(name)
@@ -336,7 +368,7 @@ class Candidate:
         for kept in self.dead.values():
             floor = folded(floor, kept)
         self.living, self.dead, self.rigs = {}, {}, {}
-        self.floor, self.closes, self.marks = floor, True, []
+        self.floor, self.closes, self.marks = floor, True, {}
 
 
 _LIFE_COMMANDS_UNION = Spawn | Despawn | DeclareRig | CloseScene

@@ -3,6 +3,8 @@
 Source: contract, sections 4 ("Tallies per layer") and 10: over a restart these are best effort.
 """
 
+from collections.abc import Container
+
 from msgspec import Struct
 
 from app.gates.decision import Command, Refused
@@ -63,9 +65,9 @@ def _count_token(tally: LayerTally, refused: Refused) -> None:
             tally.unknown += 1
 
 
-def prune(tally: Tally, open_instances: dict[int, object], layers: dict[str, object], graphs: dict[str, object]) -> None:
+def prune(tally: Tally, instances: Container[int], layers: Container[str], graphs: Container[str]) -> None:
     """Forget what concerns instances that are no longer open, and layers or graphs the rig does not have."""
-    tally.suppressed = {number: n for number, n in tally.suppressed.items() if number in open_instances}
+    tally.suppressed = {number: n for number, n in tally.suppressed.items() if number in instances}
     tally.layers = {layer: counted for layer, counted in tally.layers.items() if layer in layers}
     tally.last_refusals = {graph: last for graph, last in tally.last_refusals.items() if graph in graphs}
 

@@ -5,7 +5,7 @@ from typing import Any, Union
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
-from app.gates.catalogue import COMMANDS, outcome_of
+from app.gates.catalogue import COMMANDS, word_of
 from app.gates.decision import Command, Refused
 from app.gates.event import Enqueue, Play
 from app.gates.lives import Remains
@@ -93,7 +93,7 @@ _decode_refused = msgspec.msgpack.Decoder(Refused).decode
 _decode_checkpoint = msgspec.msgpack.Decoder(CheckpointHead).decode
 _decode_character = msgspec.msgpack.Decoder(StoredCharacter).decode
 _FACTS: dict[type[Command], dict[str, Any]] = {
-    command: {outcome_of(fact): msgspec.msgpack.Decoder(fact).decode for fact in entry.facts}
+    command: {word_of(fact): msgspec.msgpack.Decoder(fact).decode for fact in entry.facts}
     for command, entry in COMMANDS.items()
 }
 

@@ -1,0 +1,118 @@
+"""The mailbox: whole submissions that wait for one scene's sequencer, each with one reply."""
+
+import asyncio
+from collections import deque
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from app.gates.decision import Command, Undecided
+from app.gates.scene import Record
+
+
+class Addressed(NamedTuple):
+    """One command, the character it is for (None: the scene), and its idempotency key where it has one."""
+
+    character: str | None
+    command: Command
+    key: str | None = None
+
+
+class Decided(Struct, frozen=True, gc=False):
+    """A durable decision: its sequence, its time (ms since 1970), and its record."""
+
+    sequence: int
+    at: int
+    record: Record
+
+
+class Earlier(Struct, frozen=True, gc=False):
+    """A retried key: its answer is the decision of this sequence, in an earlier entry."""
+
+    sequence: int
+
+
+Result = Decided | Undecided
+"""What became of one command."""
+
+
+class Submission:
+    """Commands that came in one request, in order, and the one reply they share."""
+
+    __slots__ = ("caller", "commands", "reply")
+
+    def __init__(self, commands: list[Addressed], caller: str, reply: "asyncio.Future[list[Result | Earlier]]") -> None:
+        self.commands = commands
+        self.caller = caller
+        self.reply = reply
+
+    def answer(self, results: list[Result | Earlier]) -> None:
+        """Reply, unless the caller has gone."""
+        if not self.reply.done():
+            self.reply.set_result(results)
+
+    def refuse(self, error: Exception) -> None:
+        """Reply that nothing was decided, or that nobody can say, unless the caller has gone."""
+        if not self.reply.done():
+            self.reply.set_exception(error)
+
+
+class Mailbox:
+    """Submissions waiting for one scene's sequencer.
+
+    Bound:     `limit` commands (settings.mailbox_commands_max).
+    When full: the newest is turned away; `put` returns False and the caller is told.
+    Order:     arrival.
+    Senders:   many.  Receivers: one.  Thread-safe: no.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._waiting: deque[Submission] = deque()
+        self._commands = 0
+        self._woken = asyncio.Event()
+
+    def __len__(self) -> int:
+        return self._commands
+
+    @property
+    def has_waiting(self) -> bool:
+        """Say whether a submission waits, be it an empty one."""
+        return bool(self._waiting)
+
+    def put(self, submission: Submission) -> bool:
+        """Let a submission wait; False when its commands do not fit. An empty mailbox takes one of any size."""
+        if self._commands and self._commands + len(submission.commands) > self._limit:
+            return False
+        self._waiting.append(submission)
+        self._commands += len(submission.commands)
+        self._woken.set()
+        return True
+
+    def take(self, commands_max: int) -> list[Submission]:
+        """Take what waits, in order, up to about `commands_max` commands: whole submissions, at least one."""
+        taken: list[Submission] = []
+        count = 0
+        while self._waiting and (not taken or count + len(self._waiting[0].commands) <= commands_max):
+            submission = self._waiting.popleft()
+            count += len(submission.commands)
+            taken.append(submission)
+        self._commands -= count
+        return taken
+
+    def drain(self) -> list[Submission]:
+        """Take everything."""
+        taken = list(self._waiting)
+        self._waiting.clear()
+        self._commands = 0
+        return taken
+
+    async def wait(self) -> None:
+        """Return when something waits, or when `wake` was called."""
+        if not self._waiting:
+            self._woken.clear()
+            await self._woken.wait()
+
+    def wake(self) -> None:
+        """Let `wait` return although nothing waits."""
+        self._woken.set()

@@ -1,0 +1,224 @@
+"""The registry: which scenes are held here, who runs them, and the actor of each character."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+from app.gates.decision import Command
+from app.gates.scene import Scene
+from app.gates.tally import Tally
+from app.journal.codec import Entry, decode_entry
+from app.journal.port import CommitUnknown, Journal, JournalDamaged, JournalUnavailable
+from app.sequencing.mailbox import Addressed, Decided, Earlier, Result, Submission
+from app.sequencing.sequencer import Sequencer
+from app.settings import Settings
+from app.telemetry.log import log
+from app.telemetry.metrics import Metrics
+
+
+class MailboxFull(Exception):
+    """Too much waits for the scene already. Nothing was decided."""
+
+
+class Draining(Exception):
+    """The service is stopping and takes nothing new. Nothing was decided."""
+
+
+def now_ms() -> int:
+    """Give the time in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+class Opened:
+    """A scene that readers may look at: its adopted state and what its gates refused."""
+
+    def __init__(self, sequencer: Sequencer, scene: Scene) -> None:
+        self._sequencer = sequencer
+        self.scene = scene
+
+    def tally(self, character: str) -> Tally:
+        """Give what a character's gates refused in this life."""
+        return self._sequencer.store.tally(character)
+
+
+class Actor:
+    """One character of one scene: takes commands, has them decided one at a time, answers each."""
+
+    def __init__(self, registry: "Registry", scene: str, character: str) -> None:
+        self._registry = registry
+        self.scene = scene
+        self.character = character
+
+    async def submit(self, command: Command, *, key: str | None = None, caller: str = "") -> Result:
+        """Have one command decided; return when it is durable. Raises as `Registry.submit`."""
+        [result] = await self._registry.submit(self.scene, [Addressed(self.character, command, key)], caller=caller)
+        return result
+
+
+class Registry:
+    """All scenes of one journal. A scene has a task while it has traffic, and leaves memory when it has none.
+
+    Bound:     about `scenes_open_max` scenes; beyond, the longest idle one is asked to leave early.
+    Order:     of submissions, a scene.
+    """
+
+    def __init__(
+        self, journal: Journal, settings: Settings, *, clock: Callable[[], int] = now_ms, metrics: Metrics | None = None
+    ) -> None:
+        self._journal = journal
+        self._settings = settings
+        self._clock = clock
+        self.metrics = metrics or Metrics()
+        self._held: dict[str, Sequencer] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._sweeper: asyncio.Task[None] | None = None
+        self._touched: dict[str, float] = {}
+        self._leaving: set[str] = set()
+        self._draining = False
+
+    @property
+    def is_draining(self) -> bool:
+        """Say whether the registry takes nothing new."""
+        return self._draining
+
+    def actor(self, scene: str, character: str) -> Actor:
+        """Give the actor of a character; it need not be alive."""
+        return Actor(self, scene, character)
+
+    async def submit(self, scene: str, commands: Sequence[Addressed], *, caller: str = "") -> list[Result]:
+        """Have commands decided in order, each on its own; return when all of it is durable.
+
+        Raises:
+            MailboxFull, Draining, JournalUnavailable: Nothing was decided.
+            CommitUnknown: The decisions may or may not be durable; the same keys settle it.
+            JournalDamaged: The scene cannot be opened. Nothing was decided.
+        """
+        reply: asyncio.Future[list[Result | Earlier]] = asyncio.get_running_loop().create_future()
+        sequencer = self._sequencer(scene)
+        if not sequencer.mailbox.put(Submission(list(commands), caller, reply)):
+            raise MailboxFull(f"{len(sequencer.mailbox)} commands wait for scene {scene!r} already")
+        results = await reply
+        if any(type(result) is Earlier for result in results):
+            return await self._recalled(scene, results)
+        return results  # type: ignore[return-value]  # none of them is Earlier
+
+    async def _recalled(self, scene: str, results: list[Result | Earlier]) -> list[Result]:
+        """Read the answers of retried keys from the entries that hold them."""
+        entry: Entry | None = None
+        answers: list[Result] = []
+        for result in results:
+            if not isinstance(result, Earlier):
+                answers.append(result)
+                continue
+            sequence = result.sequence
+            if entry is None or not entry.first <= sequence <= entry.last:
+                after = await self._journal.seek(scene, sequence=sequence)
+                stored = await self._journal.read(scene, after=after, limit=1)
+                if not stored or not stored[0].first <= sequence <= stored[0].last:
+                    raise JournalUnavailable("the first answer is no longer kept; make a new key")
+                entry = decode_entry(stored[0].blob)
+            answers.append(Decided(sequence, entry.at, entry.records[sequence - entry.first]))
+        return answers
+
+    async def opened(self, scene: str) -> Opened | None:
+        """Give a scene to read; None for one that does not exist. A reader never waits for a turn.
+
+        Raises:
+            Draining, JournalUnavailable, JournalDamaged: The scene cannot be opened.
+        """
+        held = self._held.get(scene)
+        if held is None or held.scene is None:
+            await self.submit(scene, [])
+            held = self._held.get(scene)
+        if held is None or held.scene is None or not held.scene.state.exists:
+            return None
+        return Opened(held, held.scene)
+
+    async def scenes(self, *, after: str, limit: int) -> list[str]:
+        """Give at most `limit` names of scenes above `after`, ascending."""
+        return await self._journal.scenes(after=after, limit=limit)
+
+    def _sequencer(self, scene: str) -> Sequencer:
+        """Give the scene's sequencer, started when it was not held."""
+        if self._draining:
+            raise Draining("the service is stopping; ask another node, or again when it is back")
+        held = self._held.get(scene)
+        if held is None:
+            if len(self._held) >= self._settings.scenes_open_max:
+                self._ask_to_leave(min(self._touched, key=self._touched.__getitem__))
+            held = Sequencer(scene, self._journal, self._settings, self._clock, self.metrics)
+            self._held[scene] = held
+            task = asyncio.create_task(self._run(held), name=f"scene {scene}")
+            task.add_done_callback(_log_failure)
+            self._tasks[scene] = task
+            self.metrics.open_scenes.set(len(self._held))
+            if self._sweeper is None:
+                self._sweeper = asyncio.create_task(self._sweep(), name="idle scenes")
+        self._leaving.discard(scene)
+        self._touched[scene] = asyncio.get_running_loop().time()
+        return held
+
+    async def _run(self, sequencer: Sequencer) -> None:
+        """Run one scene's turns until it may leave memory, or an invariant broke."""
+        scene = sequencer.name
+        try:
+            while True:
+                while sequencer.mailbox.has_waiting:
+                    await self._turn(sequencer)
+                if self._may_leave(sequencer) and await sequencer.leave():
+                    return
+                await sequencer.mailbox.wait()
+        finally:
+            self._release(scene)
+            for submission in (*sequencer.deciding, *sequencer.mailbox.drain()):
+                submission.refuse(JournalUnavailable("the scene is being opened again; try again"))
+
+    async def _turn(self, sequencer: Sequencer) -> None:
+        try:
+            await sequencer.turn()
+        except (JournalUnavailable, CommitUnknown, JournalDamaged) as error:
+            log.warning("scene-cannot-be-opened", scene=sequencer.name, error=str(error))
+            for submission in sequencer.mailbox.drain():
+                submission.refuse(error)
+
+    def _may_leave(self, sequencer: Sequencer) -> bool:
+        exists = sequencer.scene is not None and sequencer.scene.state.exists
+        return self._draining or not exists or sequencer.name in self._leaving
+
+    def _release(self, scene: str) -> None:
+        """Let a scene go: whoever asks next opens it again."""
+        self._held.pop(scene, None)
+        self._tasks.pop(scene, None)
+        self._touched.pop(scene, None)
+        self._leaving.discard(scene)
+        self.metrics.open_scenes.set(len(self._held))
+
+    def _ask_to_leave(self, scene: str) -> None:
+        self._leaving.add(scene)
+        self._held[scene].mailbox.wake()
+
+    async def _sweep(self) -> None:
+        """Ask scenes without traffic to leave, for as long as the registry is open."""
+        idle_s = self._settings.scene_idle_ms / 1000
+        while True:
+            await asyncio.sleep(idle_s / 4)
+            now = asyncio.get_running_loop().time()
+            for scene, touched in list(self._touched.items()):
+                if now - touched >= idle_s:
+                    self._ask_to_leave(scene)
+
+    async def close(self) -> None:
+        """Take nothing new, answer what waits, checkpoint every scene, and close the journal last."""
+        self._draining = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for sequencer in list(self._held.values()):
+            sequencer.mailbox.wake()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self._journal.close()
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    """Log a broken invariant: its scene has left memory, and whoever asks next opens it again by replay."""
+    if not task.cancelled() and task.exception() is not None:
+        log.error("invariant-broken", task=task.get_name(), exc_info=task.exception())

@@ -1,0 +1,156 @@
+"""The sequencer: one scene's turns. Decide all, append once, adopt, answer all; the only code that decides and waits."""
+
+from collections import Counter
+from collections.abc import Callable
+
+from app.gates.catalogue import COMMANDS, name_of, outcome_of
+from app.gates.decision import Problem, Undecided
+from app.gates.receipt import mark
+from app.gates.scene import Candidate, Record, Scene
+from app.journal.codec import encode_entry
+from app.journal.port import START, CommitUnknown, Journal, JournalDamaged, JournalUnavailable, NotTheWriter
+from app.sequencing.mailbox import Addressed, Decided, Earlier, Mailbox, Result, Submission
+from app.sequencing.store import SceneStore
+from app.settings import Settings
+from app.telemetry.log import log
+from app.telemetry.metrics import Metrics
+
+CONFLICTS_MAX = 8
+"""How often a turn is decided again because the history was longer, before the caller is told to come back."""
+
+
+class Sequencer:
+    """Decides what waits for one scene, one turn after another.
+
+    `scene` is the adopted state, for readers too; it is None until the scene was opened. Nobody is answered before the turn
+    is durable, and a turn that is not drops its candidate. `deciding` is what the present or last turn took.
+    """
+
+    def __init__(
+        self, name: str, journal: Journal, settings: Settings, clock: Callable[[], int], metrics: Metrics
+    ) -> None:
+        self.name = name
+        self.mailbox = Mailbox(settings.mailbox_commands_max)
+        self.scene: Scene | None = None
+        self.store = SceneStore(name, journal, settings)
+        self.deciding: list[Submission] = []
+        self._journal = journal
+        self._settings = settings
+        self._clock = clock
+        self._metrics = metrics
+        self._position = START
+        self._is_stale = True
+
+    async def open(self) -> Scene:
+        """Read the scene from the journal, unless what is held is what the journal holds.
+
+        Raises:
+            JournalUnavailable, JournalDamaged: Nothing was changed; readers keep what they had.
+        """
+        if self.scene is None or self._is_stale:
+            self.scene, self._position = await self.store.open()
+            self._is_stale = False
+        return self.scene
+
+    async def turn(self) -> None:
+        """Decide what waits, make it durable, adopt it, and answer.
+
+        Raises:
+            JournalUnavailable, JournalDamaged: The scene cannot be opened. Nothing was decided; what waits still does.
+        """
+        scene = await self.open()
+        submissions = self.deciding = self.mailbox.take(self._settings.turn_commands_max)
+        for _ in range(CONFLICTS_MAX):
+            candidate = Candidate(scene, self._clock())
+            results = [self._decide(candidate, submission) for submission in submissions]
+            try:
+                await self._append(candidate)
+            except NotTheWriter:
+                self._is_stale = True
+                try:
+                    scene = await self.open()
+                except (JournalUnavailable, JournalDamaged) as error:
+                    self._drop(submissions, results, candidate, JournalUnavailable(str(error)))
+                    return
+            except (JournalUnavailable, CommitUnknown) as error:
+                self._is_stale = isinstance(error, CommitUnknown)
+                self._drop(submissions, results, candidate, error)
+                return
+            else:
+                await self._adopt(scene, candidate, submissions, results)
+                return
+        self._drop(submissions, results, candidate, JournalUnavailable("the scene is being written elsewhere; try again"))
+
+    async def leave(self) -> bool:
+        """Checkpoint the scene; say whether nothing came meanwhile, so that it may leave memory."""
+        if self.scene is not None and self.store.has_changes:
+            await self.store.checkpoint(self.scene)
+        return not self.mailbox.has_waiting
+
+    async def _adopt(
+        self, scene: Scene, candidate: Candidate, submissions: list[Submission], results: list[list[Result | Earlier]]
+    ) -> None:
+        """Make a durable candidate visible, then answer; afterwards store a checkpoint when one is due."""
+        scene.adopt(candidate)
+        self.store.adopted(scene, candidate, self._position)
+        if candidate.records:
+            self._metrics.turn(outcomes(candidate.records))
+        for submission, answers in zip(submissions, results, strict=True):
+            submission.answer(answers)
+        if self.store.is_due or candidate.closes:
+            await self.store.checkpoint(scene)
+
+    async def _append(self, candidate: Candidate) -> None:
+        """Make a candidate's decisions durable as one entry; a turn that decided nothing writes nothing."""
+        if candidate.records:
+            blob = encode_entry(at=candidate.at, first=candidate.first, records=candidate.records)
+            self._position = await self._journal.append(
+                self.name, after=self._position, first=candidate.first, last=candidate.sequence, blob=blob
+            )
+
+    def _decide(self, candidate: Candidate, submission: Submission) -> list[Result | Earlier]:
+        """Decide one submission's commands in order; a key that was used before is answered and not decided."""
+        results: list[Result | Earlier] = []
+        decide, at = candidate.decide, candidate.at
+        for addressed in submission.commands:
+            if addressed.key is not None:
+                results.append(self._decide_keyed(candidate, submission.caller, addressed))
+                continue
+            record = decide(addressed.character, addressed.command)
+            results.append(record if isinstance(record, Undecided) else Decided(candidate.sequence, at, record))
+        return results
+
+    def _decide_keyed(self, candidate: Candidate, caller: str, addressed: Addressed) -> Result | Earlier:
+        """Decide a command with a key, once: the same command again gets the first answer, another is told so."""
+        character, command, key = addressed
+        assert key is not None
+        keyed = mark(caller, key, character, command)
+        earlier = candidate.earlier(keyed)
+        if earlier is None:
+            record = candidate.decide(character, command, keyed)
+            return record if isinstance(record, Undecided) else Decided(candidate.sequence, candidate.at, record)
+        sequence, fingerprint = earlier
+        if fingerprint != keyed.fingerprint:
+            return Undecided(Problem.KEY_REUSED, "this key was used with another command; make a new key for this one")
+        if sequence < candidate.first:
+            return Earlier(sequence)
+        return Decided(sequence, candidate.at, candidate.records[sequence - candidate.first])
+
+    def _drop(
+        self, submissions: list[Submission], results: list[list[Result | Earlier]], candidate: Candidate, error: Exception
+    ) -> None:
+        """Let the candidate go. Who was answered nothing new gets an answer; everyone else is told what is known."""
+        log.warning("turn-dropped", scene=self.name, commands=len(candidate.records), error=str(error))
+        for submission, answers in zip(submissions, results, strict=True):
+            if any(type(answer) is Decided for answer in answers):
+                submission.refuse(error)
+            else:
+                submission.answer(answers)
+
+
+def outcomes(records: list[Record]) -> dict[tuple[str, str, str], int]:
+    """Count decisions by gate, command and outcome, as the metrics label them."""
+    counted = Counter((type(record.command), outcome_of(record.answer)) for record in records)
+    return {
+        (COMMANDS[command].gate, name_of(command), outcome): number for (command, outcome), number in counted.items()
+    }

@@ -1,0 +1,162 @@
+"""The scene's store: opening from a checkpoint and the tail behind it, checkpoints of what changed, retention."""
+
+from app.gates.decision import Refused
+from app.gates.lives import Spawned
+from app.gates.scene import Bounds, Candidate, Scene
+from app.gates.tally import NOTHING, Tally, count, counts, prune
+from app.journal.codec import (
+    StoredCharacter,
+    decode_character,
+    decode_checkpoint,
+    decode_entry,
+    encode_character,
+    encode_checkpoint,
+)
+from app.journal.port import START, CommitUnknown, Journal, JournalDamaged, JournalUnavailable
+from app.settings import Settings
+from app.telemetry.log import log
+
+ENTRIES_READ_MAX = 256
+"""How many entries one read of the tail asks for."""
+
+
+def bounds_of(settings: Settings) -> Bounds:
+    """Give the bounds of a scene as the settings name them."""
+    return Bounds(
+        hot_characters_max=settings.hot_characters_max,
+        remains_max=settings.remains_max,
+        receipts_max=settings.receipts_max,
+        receipts_ms=settings.receipts_ms,
+        rigs_max=settings.rigs_max,
+    )
+
+
+class SceneStore:
+    """What one scene needs of the journal besides appending, and the tallies that are stored with its characters.
+
+    Bound:     as many remembered changes as the scene has characters; a checkpoint is due every
+               `checkpoint_decisions` decisions.
+    Senders:   one, the scene's sequencer.  Thread-safe: no.
+    """
+
+    def __init__(self, name: str, journal: Journal, settings: Settings) -> None:
+        self._name = name
+        self._journal = journal
+        self._settings = settings
+        self._changed: set[str] = set()
+        self._decisions = 0
+        self._position = START
+        self._tallies: dict[str, Tally] = {}
+
+    def tally(self, character: str) -> Tally:
+        """Give what a character's gates refused in this life. Do not change it."""
+        return self._tallies.get(character, NOTHING)
+
+    @property
+    def is_due(self) -> bool:
+        """Say whether enough was decided since the last checkpoint."""
+        return self._decisions >= self._settings.checkpoint_decisions
+
+    @property
+    def has_changes(self) -> bool:
+        """Say whether anything was decided since the last checkpoint."""
+        return self._decisions > 0
+
+    async def open(self) -> tuple[Scene, int]:
+        """Read the newest checkpoint and replay the entries behind it; give the scene and its last position.
+
+        Raises:
+            JournalUnavailable, JournalDamaged: Nothing was changed.
+        """
+        scene = Scene(self._name, self._journal.secret, bounds_of(self._settings))
+        self._changed, self._decisions, self._tallies = set(), 0, {}
+        position = START
+        checkpoint = await self._journal.load(self._name)
+        if checkpoint is not None:
+            position = checkpoint.position
+            head = decode_checkpoint(checkpoint.header)
+            remains = {}
+            for name, blob in checkpoint.characters.items():
+                stored = decode_character(blob)
+                if stored.living is not None:
+                    scene.roster.load(name, stored.living)
+                elif stored.remains is not None:
+                    remains[name] = stored.remains
+                if stored.tally is not None:
+                    self._tallies[name] = stored.tally
+            scene.restore(head.state, head.receipts, remains)
+        while entries := await self._journal.read(self._name, after=position, limit=ENTRIES_READ_MAX):
+            for stored_entry in entries:
+                entry = decode_entry(stored_entry.blob)
+                if entry.first != scene.sequence + 1:
+                    detail = f"scene {self._name!r}: sequence {scene.sequence + 1} is missing before {entry.first}"
+                    raise JournalDamaged(detail)
+                candidate = scene.replay(entry.first, entry.at, entry.records)
+                position = stored_entry.position
+                self.adopted(scene, candidate, position)
+        self._position = position
+        return scene, position
+
+    def adopted(self, scene: Scene, candidate: Candidate, position: int) -> None:
+        """Note what a turn changed: whose value, whose tally."""
+        self._position = position
+        self._decisions += len(candidate.records)
+        if candidate.closes:
+            self._changed.update(candidate.gone)
+            self._tallies.clear()
+        self._changed.update(candidate.living)
+        self._changed.update(candidate.dead)
+        for name in candidate.dead:
+            self._tallies.pop(name, None)
+        for record in candidate.records:
+            who = record.character
+            if type(record.answer) is Refused:
+                if who is not None and counts(record.command) and who in scene.roster:
+                    count(self._tallies.setdefault(who, Tally({}, {}, {})), record.command, record.answer)
+                    self._changed.add(who)
+            elif type(record.answer) is Spawned and record.answer.created and who is not None:
+                self._tallies.pop(who, None)
+
+    async def checkpoint(self, scene: Scene) -> None:
+        """Store what changed since the last checkpoint, then forget history that is beyond retention.
+
+        A journal that cannot take it now is no harm: the entries are there, and the next checkpoint holds these changes too.
+        """
+        scene.receipts.expire(at=scene.state.at)
+        changed = {name: self._stored(scene, name) for name in self._changed}
+        closed = not scene.state.exists
+        header = encode_checkpoint(scene.state, scene.receipts.dump(), closed=closed)
+        noted, self._changed, self._decisions = self._changed, set(), 0
+        position = self._position
+        try:
+            await self._journal.checkpoint(
+                self._name, position=position, header=header, changed=changed, listed=not closed
+            )
+            await self._trim(scene, position, closed=closed)
+        except (JournalUnavailable, CommitUnknown) as error:
+            self._changed |= noted
+            log.warning("checkpoint-failed", scene=self._name, error=str(error))
+
+    def _stored(self, scene: Scene, name: str) -> bytes | None:
+        """Give an id as a checkpoint stores it; None for one of which nothing remains."""
+        living = scene.roster.blob(name)
+        remains = scene.remains.get(name)
+        if living is None and remains is None:
+            return None
+        tally = self._tallies.get(name)
+        character = scene.roster.get(name)
+        if tally is not None and character is not None:
+            prune(tally, character.events.instances, character.layers, character.graphs)
+        return encode_character(StoredCharacter(living, remains, tally))
+
+    async def _trim(self, scene: Scene, position: int, *, closed: bool) -> None:
+        """Forget whole entries beyond retention: never one that a receipt still needs; all of a closed scene."""
+        if closed:
+            await self._journal.trim(self._name, before=position)
+            return
+        kept_from = scene.sequence - self._settings.history_decisions_max
+        oldest = scene.receipts.oldest()
+        if oldest is not None:
+            kept_from = min(kept_from, oldest)
+        if kept_from > 1:
+            await self._journal.trim(self._name, before=await self._journal.seek(self._name, sequence=kept_from))
