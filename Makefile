@@ -82,6 +82,7 @@ clean: ## Remove the environment, builds and caches; the journal in ./var stays.
 # The service alone: its pinned libraries, then the package itself, editable, so that `posegate` is this tree.
 $(PACKAGE): requirements.lock requirements-build.lock pyproject.toml | $(BIN)/python
 	@echo "Installing what the service needs into $(VENV)"
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
 	@$(PIP) install --require-hashes -r requirements.lock -r requirements-build.lock
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
