@@ -102,9 +102,18 @@ def rig_key(spawn: Spawn) -> str:
     return DEFAULT if spawn.rig is None else spawn.rig
 
 
-def declaration(spawn: Spawn) -> bytes:
+def active_graphs(spawn: Spawn, rig: Rig) -> dict[str, Graph]:
+    """Give what is active from the start; a graph that names no outputs binds the required ones."""
+    return {
+        name: Graph(graph.name, graph.request, graph.pose, graph.outputs or list(rig.graphs[name].required_outputs))
+        for name, graph in spawn.graphs.items()
+    }
+
+
+def declaration(spawn: Spawn, rig: Rig) -> bytes:
     """Give a digest of what a spawn declares, defaults filled in: equal spawns are the same spawn."""
-    return hashlib.blake2b(_deterministic.encode((rig_key(spawn), spawn.graphs)), digest_size=16).digest()
+    declared = _deterministic.encode((rig_key(spawn), active_graphs(spawn, rig)))
+    return hashlib.blake2b(declared, digest_size=16).digest()
 
 
 def newborn(spawn: Spawn, rig: Rig, before: Remains, *, at: int) -> Character:
@@ -115,16 +124,17 @@ def newborn(spawn: Spawn, rig: Rig, before: Remains, *, at: int) -> Character:
     epoch = before.epoch + 1
     values = rig.defaults()
     values.update({name: count for name, count in before.triggers.items() if _is_trigger(rig, name)})
+    active = active_graphs(spawn, rig)
     ended = RequestState.ENDED if before.request else RequestState.NONE
     return Character(
         before.life + 1,
         rig_key(spawn),
-        declaration(spawn),
+        declaration(spawn, rig),
         before.revision + 1,
         {name: TransitionArbiter(rule.initial, at, epoch) for name, rule in rig.layers.items()},
         Snapshot(before.version + 1, values),
         before.events,
-        {name: GraphSlot(spawn.graphs.get(name), 1, before.request, "", ended) for name in rig.graphs},
+        {name: GraphSlot(active.get(name), 1, before.request, "", ended) for name in rig.graphs},
     )
 
 

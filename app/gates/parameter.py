@@ -181,14 +181,11 @@ def _has_type(value: object, rule: ParameterRule | UnsetType | None) -> bool:
 
 
 def _in_range(value: object, rule: ParameterRule | UnsetType | None) -> bool:
-    """Say whether a value of the right type is within its rule; a whole number must be one that every client keeps."""
-    if type(value) is not int and type(value) is not float:
+    """Say whether a value of the right type is within its rule; a declared whole number is one that every client keeps."""
+    if rule is None or rule is UNSET or (type(value) is not int and type(value) is not float):
         return True
-    whole = rule is None or rule is UNSET or rule.type == "int"
-    if whole and (type(value) is int or rule is not None) and not -NUMBER_MAX <= value <= NUMBER_MAX:
+    if rule.type == "int" and not -NUMBER_MAX <= value <= NUMBER_MAX:
         return False
-    if rule is None or rule is UNSET:
-        return True
     return (rule.min is None or value >= rule.min) and (rule.max is None or value <= rule.max)
 
 

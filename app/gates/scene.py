@@ -266,23 +266,22 @@ class Candidate:
         return RigDeclared(True)
 
     def _decide_spawn(self, name: str, character: Character | None, command: Spawn) -> Answer | Undecided:
-        if character is not None:
-            if command.life is not UNSET and command.life != character.life:
-                return Refused(LifeRefusal.STALE_LIFE, at="life", by={"life": character.life})
-            if character.declared != declaration(command):
-                detail = f"{name!r} is alive and was spawned otherwise; despawn it first, or spawn it as it was"
-                return Undecided(Problem.CONFLICTING_SPAWN, detail)
-            return Spawned(character.life, False, without_deliveries(character))
+        before = self._before(name)
+        life = before.life + 1 if character is None else character.life
+        if command.life is not UNSET and command.life != life:
+            return Refused(LifeRefusal.STALE_LIFE, at="life", by={"life": life if character is not None else before.life})
         rig = self._rig_for(command)
         if isinstance(rig, Undecided):
             return rig
         unknown = [graph for graph in command.graphs if graph not in rig.graphs]
         if unknown:
             return Undecided(Problem.INVALID, f"the rig has no graph {unknown[0]!r}", at=f"graphs.{unknown[0]}")
-        before = self._before(name)
-        if command.life is not UNSET and command.life != before.life + 1:
-            return Refused(LifeRefusal.STALE_LIFE, at="life", by={"life": before.life})
-        return Spawned(before.life + 1, True, newborn(command, rig, before, at=self.at))
+        if character is None:
+            return Spawned(life, True, newborn(command, rig, before, at=self.at))
+        if character.declared != declaration(command, rig):
+            detail = f"{name!r} is alive and was spawned otherwise; despawn it first, or spawn it as it was"
+            return Undecided(Problem.CONFLICTING_SPAWN, detail)
+        return Spawned(life, False, without_deliveries(character))
 
     def _rig_for(self, command: Spawn) -> Rig | Undecided:
         if command.inline is not None:

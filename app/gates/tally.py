@@ -63,6 +63,8 @@ def _count_token(tally: LayerTally, refused: Refused) -> None:
             tally.already_completed += 1
         case TransitionRefusal.UNKNOWN_TOKEN:
             tally.unknown += 1
+        case _:
+            pass
 
 
 def prune(tally: Tally, instances: Container[int], layers: Container[str], graphs: Container[str]) -> None:

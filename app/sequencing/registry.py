@@ -2,18 +2,22 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from app.gates.decision import Command
-from app.gates.scene import Scene
+from app.gates.scene import Record, Scene
 from app.gates.tally import Tally
-from app.journal.codec import Entry, decode_entry
+from app.journal.codec import Entry, decode_entry, decode_head
 from app.journal.port import CommitUnknown, Journal, JournalDamaged, JournalUnavailable
 from app.sequencing.mailbox import Addressed, Decided, Earlier, Result, Submission
 from app.sequencing.sequencer import Sequencer
 from app.settings import Settings
 from app.telemetry.log import log
 from app.telemetry.metrics import Metrics
+
+
+HISTORY_ENTRIES_READ = 32
+"""How many entries one read of the history asks for."""
 
 
 class MailboxFull(Exception):
@@ -133,6 +137,28 @@ class Registry:
         if held is None or held.scene is None or not held.scene.state.exists:
             return None
         return Opened(held, held.scene)
+
+    async def history(
+        self, scene: str, *, after: int, character: str | None
+    ) -> AsyncIterator[tuple[int, int, Record | None]]:
+        """Read decisions after a sequence, in order, each with its time: what is kept, while the caller wants more.
+
+        An entry that does not touch `character`, where one is named, is passed over as one step: its last sequence, no record.
+
+        Raises:
+            JournalUnavailable, JournalDamaged: The history cannot be read.
+        """
+        position = await self._journal.seek(scene, sequence=after + 1)
+        while entries := await self._journal.read(scene, after=position, limit=HISTORY_ENTRIES_READ):
+            for stored in entries:
+                position = stored.position
+                head = decode_head(stored.blob)
+                if character is not None and character not in head.characters:
+                    yield stored.last, head.at, None
+                    continue
+                for sequence, record in enumerate(decode_entry(stored.blob).records, start=stored.first):
+                    if sequence > after:
+                        yield sequence, head.at, record
 
     async def scenes(self, *, after: str, limit: int) -> list[str]:
         """Give at most `limit` names of scenes above `after`, ascending."""

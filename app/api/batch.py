@@ -1,0 +1,60 @@
+"""Many commands of one scene in one request: each decided on its own, in order, all in one turn."""
+
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from app.api import decode
+from app.api.answers import answer_of
+from app.api.contract import BATCH
+from app.api.deps import RegistryDep, SceneName, members_of, settings_of
+from app.api.problems import ProblemError
+from app.sequencing.mailbox import Addressed
+from app.settings import Settings
+
+router = APIRouter(prefix="/v1/scenes/{scene}", tags=["commands"])
+
+Place = Addressed | ProblemError
+"""What stands at one place of a batch: a command to decide, or why it cannot be one."""
+
+
+@router.post("/batch", openapi_extra=BATCH)
+async def batch(request: Request, scene: SceneName, registry: RegistryDep) -> Response:
+    """Decide many commands, each on its own; an answer stands where its command stood."""
+    settings = settings_of(request)
+    places = decoded(await members_of(request), settings)
+    results = iter(await registry.submit(scene, [place for place in places if isinstance(place, Addressed)]))
+    retry_after = settings.retry_after_s
+    answers = [
+        answer_of(next(results), retry_after=retry_after)
+        if isinstance(place, Addressed)
+        else msgspec.json.encode({"problem": place.body(retry_after=retry_after)})
+        for place in places
+    ]
+    return Response(b'{"answers":[' + b",".join(answers) + b"]}", media_type="application/json")
+
+
+def decoded(body: dict[str, Any], settings: Settings) -> list[Place]:
+    """Give what stands at each place of a batch.
+
+    Raises:
+        ProblemError: The body is no batch, or one of too many commands.
+    """
+    commands = body.pop("commands", None)
+    if body:
+        unknown = next(iter(body))
+        raise ProblemError("invalid", f"Object contains unknown field `{unknown}`", at=unknown)
+    if type(commands) is not list:
+        raise ProblemError("invalid", "a batch is `commands`, a list", at="commands")
+    limit = settings.batch_commands_max
+    if len(commands) > limit:
+        raise ProblemError("too-large", f"the batch has {len(commands)} commands", at="commands", limit=limit)
+    places: list[Place] = []
+    for item in commands:
+        try:
+            places.append(decode.addressed(item, settings))
+        except ProblemError as problem:
+            places.append(problem)
+    return places

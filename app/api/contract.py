@@ -1,0 +1,188 @@
+"""The contract on paper: the OpenAPI document, whose commands and answers come from the gates' own structs."""
+
+from functools import cache
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+
+from app.api.answers import SpawnedAnswer
+from app.api.bodies import DespawnBody, RigBody, SpawnBody
+from app.api.problems import MEDIA_TYPE, ProblemBody
+from app.gates.catalogue import COMMANDS, name_of, word_of
+from app.gates.decision import RETRYABLE, Command, Fact, Refused
+from app.gates.lives import CloseScene, DeclareRig, Despawn, Despawned, Spawn, Spawned
+
+_REF = "#/components/schemas/{name}"
+_TOKEN = {
+    "character": "hero",
+    "layer": "base",
+    "epoch": 1,
+    "generation": 2,
+    "from": "Idle",
+    "to": "Hit",
+    "seal": "1-1612c8edea93ae44f3f6f75f6c1fd668",
+}
+
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "begin": {"layer": "base", "target": "Run"},
+    "complete": {"token": _TOKEN},
+    "cancel": {"token": _TOKEN},
+    "fail": {"token": _TOKEN, "why": "slot missing"},
+    "commit-parameters": {"values": [{"name": "Speed", "value": 4.25}]},
+    "play": {"clip": "Walk", "layer": "base"},
+    "enqueue": {"clip_instance": 41, "loop": 0, "frame": 12, "kind": "footstep"},
+    "commit-loop": {"clip_instance": 41, "loop": 0},
+    "retire": {"clip_instance": 41},
+    "ack": {"through": 3},
+    "request-graph": {"name": "CombatV8"},
+    "submit-candidate": {
+        "request": 1,
+        "name": "CombatV8",
+        "outputs": ["Animator", "GameplayEvents"],
+        "evaluation": {"succeeded": True, "pose": "combat@0"},
+    },
+    "withdraw-graph": {"request": 4},
+    "spawn": {"rig": "humanoid", "graphs": {"main": {"name": "LocomotionV7", "pose": "explore@0"}}},
+    "despawn": {"life": 1},
+}
+"""One body a command, as a first contact would send it."""
+
+_WITHOUT_PATH = (Spawn, Despawn, DeclareRig, CloseScene)
+_STRUCTS: list[type[Command]] = [command for command in COMMANDS if command not in _WITHOUT_PATH]
+_FACTS: list[type[Any]] = [fact for command in _STRUCTS for fact in COMMANDS[command].facts]
+_KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "8 to 255 visible ASCII characters, quoted or bare. The same key gives the same answer.",
+    "schema": {"type": "string"},
+}
+_PROBLEM = {"description": "No gate decided.", "content": {MEDIA_TYPE: {"schema": {"$ref": _REF.format(name="Problem")}}}}
+
+
+@cache
+def _struct_schemas() -> tuple[dict[type[Any], dict[str, Any]], dict[str, Any]]:
+    structs: list[type[Any]] = [*_STRUCTS, *_FACTS, Despawned, SpawnedAnswer, Refused]
+    schemas, components = msgspec.json.schema_components(structs, ref_template=_REF)
+    return dict(zip(structs, schemas, strict=True)), dict(components)
+
+
+def _schema(struct: type[Any]) -> dict[str, Any]:
+    return _struct_schemas()[0][struct]
+
+
+def _envelope(accepted: bool) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "required": ["accepted", "outcome", "retryable", "sequence", "revision"],
+        "properties": {
+            "accepted": {"const": accepted},
+            "outcome": {"type": "string"},
+            "retryable": {"type": "boolean"},
+            "sequence": {"type": "integer", "minimum": 1},
+            "revision": {"type": "integer", "minimum": 0},
+        },
+    }
+
+
+def _answer(command: type[Command]) -> dict[str, Any]:
+    entry = COMMANDS[command]
+    shown: list[type[Fact] | type[SpawnedAnswer]] = [SpawnedAnswer if fact is Spawned else fact for fact in entry.facts]
+    accepted = [{"allOf": [{"$ref": _REF.format(name="Accepted")}, _schema(fact)]} for fact in shown]
+    words = [str(refusal) for refusal in entry.refusals]
+    refused = {
+        "allOf": [
+            {"$ref": _REF.format(name="RefusedEnvelope")},
+            _schema(Refused),
+            {"properties": {"outcome": {"enum": words}}},
+        ]
+    }
+    return {"oneOf": [*accepted, refused]}
+
+
+def describes(command: type[Command]) -> dict[str, Any]:
+    """Describe a command's body and answers for its route."""
+    name, entry = name_of(command), COMMANDS[command]
+    accepted = ", ".join(f"`{word_of(fact)}`" for fact in entry.facts)
+    refused = ", ".join(f"`{refusal}`{' (retryable)' if refusal in RETRYABLE else ''}" for refusal in entry.refusals)
+    body = {"schema": _schema(command), "examples": {name: {"value": EXAMPLES[name]}}}
+    return {
+        "parameters": [_KEY],
+        "requestBody": {"required": True, "content": {"application/json": body}},
+        "responses": {
+            "200": {
+                "description": f"Decided. Accepted: {accepted}. Refused, first that applies: {refused}.",
+                "content": {"application/json": {"schema": _answer(command)}},
+            }
+        },
+    }
+
+
+def takes(model: type[BaseModel]) -> dict[str, Any]:
+    """Describe a body that is a pydantic model, for a route that decodes it itself."""
+    name = str(model.model_config.get("title", model.__name__))
+    body: dict[str, Any] = {"schema": {"$ref": _REF.format(name=name)}}
+    if name.lower() in EXAMPLES:
+        body["examples"] = {name.lower(): {"value": EXAMPLES[name.lower()]}}
+    return {"parameters": [_KEY], "requestBody": {"required": True, "content": {"application/json": body}}}
+
+
+def _batch() -> dict[str, Any]:
+    envelope = {"character": {"type": "string"}, "key": {"type": "string"}}
+    examples = [{"command": name, "character": "hero", **fields} for name, fields in EXAMPLES.items() if name != "spawn"]
+    command = {
+        "type": "object",
+        "required": ["command", "character"],
+        "properties": {"command": {"enum": sorted(EXAMPLES)}, **envelope},
+        "description": "The fields of a command beside its envelope.",
+    }
+    schema = {
+        "type": "object",
+        "required": ["commands"],
+        "additionalProperties": False,
+        "properties": {"commands": {"type": "array", "items": command}},
+    }
+    answers = {
+        "type": "object",
+        "required": ["answers"],
+        "properties": {"answers": {"type": "array", "items": {"type": "object"}}},
+    }
+    body = {"schema": schema, "examples": {"batch": {"value": {"commands": examples}}}}
+    return {
+        "requestBody": {"required": True, "content": {"application/json": body}},
+        "responses": {
+            "200": {
+                "description": "An answer, or a `problem`, at the place of each command.",
+                "content": {"application/json": {"schema": answers}},
+            }
+        },
+    }
+
+
+BATCH = _batch()
+"""The description of the batch."""
+
+
+def document(app: FastAPI) -> dict[str, Any]:
+    """Give the OpenAPI document of a service: its routes, and the schemas of the structs and models they speak of."""
+    if app.openapi_schema is not None:
+        return app.openapi_schema
+    made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    schemas = made.setdefault("components", {}).setdefault("schemas", {})
+    schemas.update(_struct_schemas()[1])
+    schemas.update({"Accepted": _envelope(True), "RefusedEnvelope": _envelope(False)})
+    for model in (ProblemBody, RigBody, SpawnBody, DespawnBody):
+        schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
+        schemas.update(schema.pop("$defs", {}))
+        schemas[schema["title"]] = schema
+    for path in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(path, None)
+    for operations in made["paths"].values():
+        for operation in operations.values():
+            operation["responses"].pop("422", None)
+            operation["responses"]["default"] = _PROBLEM
+    app.openapi_schema = made
+    return made

@@ -1,0 +1,118 @@
+"""Dependencies: what a route is handed instead of digging for it in the request."""
+
+from typing import Annotated, Any
+
+from fastapi import Depends, Path, Request
+
+from starlette.responses import Response
+
+from app.api import decode
+from app.api.answers import answer_response
+from app.api.problems import ProblemError
+from app.gates.decision import Command
+from app.gates.identity import is_identifier
+from app.sequencing.registry import Actor, Opened, Registry
+from app.settings import Settings
+
+
+def settings_of(request: Request) -> Settings:
+    """Give the service's settings."""
+    settings: Settings = request.app.state.settings
+    return settings
+
+
+def registry_of(request: Request) -> Registry:
+    """Give the service's registry."""
+    registry: Registry = request.app.state.registry
+    return registry
+
+
+def _identifier(name: str, at: str) -> str:
+    if not is_identifier(name):
+        detail = "an identifier is 1 to 128 of A-Z a-z 0-9 . _ ~ - and starts with a letter or digit"
+        raise ProblemError("invalid", detail, at=at)
+    return name
+
+
+async def scene_name(scene: Annotated[str, Path(description="The scene's id.")]) -> str:
+    """Give the scene in the path."""
+    return _identifier(scene, "scene")
+
+
+async def character_name(character: Annotated[str, Path(description="The character's id.")]) -> str:
+    """Give the character in the path."""
+    return _identifier(character, "character")
+
+
+async def rig_name(rig: Annotated[str, Path(description="The rig's name.")]) -> str:
+    """Give the rig in the path."""
+    return _identifier(rig, "rig")
+
+
+SceneName = Annotated[str, Depends(scene_name)]
+CharacterName = Annotated[str, Depends(character_name)]
+RigName = Annotated[str, Depends(rig_name)]
+RegistryDep = Annotated[Registry, Depends(registry_of)]
+
+
+async def opened_scene(request: Request, scene: SceneName) -> Opened:
+    """Give the scene in the path, to be read.
+
+    Raises:
+        ProblemError: `unknown-scene`.
+    """
+    opened = await registry_of(request).opened(scene)
+    if opened is None:
+        raise ProblemError("unknown-scene", f"there is no scene {scene!r}; a spawn makes one")
+    return opened
+
+
+OpenedDep = Annotated[Opened, Depends(opened_scene)]
+
+
+async def actor_of(request: Request, scene: SceneName, character: CharacterName) -> Actor:
+    """Give the actor of the character in the path."""
+    return registry_of(request).actor(scene, character)
+
+
+ActorDep = Annotated[Actor, Depends(actor_of)]
+
+
+async def body_of(request: Request) -> bytes:
+    """Read the body, up to the limit.
+
+    Raises:
+        ProblemError: `unsupported-media-type`, or `too-large` as soon as that is known.
+    """
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise ProblemError("unsupported-media-type", "send Content-Type: application/json")
+    limit = settings_of(request).body_bytes_max
+    declared = request.headers.get("content-length", "")
+    if declared.isascii() and declared.isdigit() and int(declared[:20]) > limit:
+        raise ProblemError("too-large", f"the body is {declared[:20]} bytes", limit=limit)
+    chunks, size = [], 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limit:
+            raise ProblemError("too-large", f"the body is larger than {limit} bytes", limit=limit)
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+async def members_of(request: Request) -> dict[str, Any]:
+    """Read the body as one JSON object."""
+    return decode.members(decode.parse(await body_of(request), settings_of(request)))
+
+
+def key_of(request: Request) -> str | None:
+    """Give the request's idempotency key, where it has one."""
+    header = request.headers.get("idempotency-key")
+    return None if header is None else decode.key(header)
+
+
+async def decided_by(actor: Actor, name: str, request: Request) -> Response:
+    """Decode the body as the command `name`, have the actor decide it, and answer."""
+    key = key_of(request)
+    command: Command = decode.command(name, await members_of(request), settings_of(request))
+    return answer_response(await actor.submit(command, key=key))

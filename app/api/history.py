@@ -1,0 +1,109 @@
+"""History: why a character is in its state, decision by decision, accepted and refused."""
+
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query, Request
+from msgspec import UNSET, Struct
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from app.api.answers import shown
+from app.api.deps import OpenedDep, RegistryDep, SceneName
+from app.api.inspect import After, Limit, page_size
+from app.gates.catalogue import name_of, outcome_of
+from app.gates.decision import Refused
+from app.gates.event import Play
+from app.gates.graph import GraphCommitted
+from app.gates.scene import Record
+from app.gates.transition import Begin, Cancel, Complete, Fail
+
+router = APIRouter(prefix="/v1/scenes/{scene}", tags=["inspection"])
+
+SCANNED_MAX = 20_000
+"""How many decisions one page looks at before it gives what it found and says where to go on."""
+
+Word = Annotated[str | None, Query(max_length=128)]
+
+
+class DecisionView(BaseModel):
+    """One decision: what was asked and what was answered, without any seal."""
+
+    sequence: int
+    at: str
+    character: str | None
+    command: str
+    asked: dict[str, Any]
+    answer: dict[str, Any]
+
+
+class HistoryPage(BaseModel):
+    """Decisions in order; `next` is the sequence to read after, null at the end."""
+
+    decisions: list[DecisionView]
+    next: int | None
+
+
+class Wanted(Struct, frozen=True):
+    """Which decisions a reader wants; None and False want all."""
+
+    character: str | None
+    layer: str | None
+    command: str | None
+    outcome: str | None
+    refused: bool
+
+    def takes(self, record: Record) -> bool:
+        """Say whether a decision is one of them."""
+        return (
+            (self.character is None or record.character == self.character)
+            and (self.command is None or name_of(type(record.command)) == self.command)
+            and (self.outcome is None or outcome_of(record.answer) == self.outcome)
+            and (not self.refused or isinstance(record.answer, Refused))
+            and (self.layer is None or self.layer in layers_of(record))
+        )
+
+
+def layers_of(record: Record) -> set[str]:
+    """Name the layers a decision concerns."""
+    match record.command:
+        case Begin(layer=layer):
+            return {layer}
+        case Complete(token=token) | Cancel(token=token) | Fail(token=token):
+            return {token.layer}
+        case Play(layer=layer) if layer is not UNSET:
+            return {layer}
+    return set(record.answer.epochs) if isinstance(record.answer, GraphCommitted) else set()
+
+
+@router.get("/history", response_model=HistoryPage)
+async def history(
+    request: Request,
+    scene: SceneName,
+    opened: OpenedDep,
+    registry: RegistryDep,
+    after: After = 0,
+    limit: Limit = None,
+    character: Word = None,
+    layer: Word = None,
+    command: Word = None,
+    outcome: Word = None,
+    refused: bool = False,
+) -> Response:
+    """Read decisions after a sequence, filtered. A page may hold fewer than asked for and still have a `next`."""
+    wanted = Wanted(character, layer, command, outcome, refused)
+    most = page_size(request, limit)
+    found: list[dict[str, Any]] = []
+    last = opened.scene.sequence
+    seen, scanned = after, 0
+    async for sequence, at, record in registry.history(scene, after=after, character=character):
+        if sequence > last or len(found) >= most or scanned >= SCANNED_MAX:
+            break
+        scanned += 1
+        seen = sequence
+        if record is not None and wanted.takes(record):
+            found.append(shown(sequence, at, record))
+    else:
+        seen = last
+    content = {"decisions": found, "next": seen if seen < last else None}
+    return Response(msgspec.json.encode(content), media_type="application/json")
