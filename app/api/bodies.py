@@ -38,9 +38,7 @@ def _whole(value: Any) -> Any:
     return int(value) if type(value) is float and value.is_integer() else value
 
 
-NameText = Annotated[
-    str, StringConstraints(min_length=1, max_length=128), AfterValidator(_without_control_characters)
-]
+NameText = Annotated[str, StringConstraints(min_length=1, max_length=128), AfterValidator(_without_control_characters)]
 IdentifierText = Annotated[str, AfterValidator(_identifier)]
 Finite = Annotated[float, Field(allow_inf_nan=False, gt=-FLOAT32_INFINITE, lt=FLOAT32_INFINITE)]
 Whole = Annotated[int, BeforeValidator(_whole), Field(ge=-NUMBER_MAX, le=NUMBER_MAX)]
@@ -172,7 +170,8 @@ class RigBody(StrictBody):
         named = {layer for body in self.graphs.values() for layer in body.layers or ()}
         rest = tuple(layer for layer in self.layers if layer not in named)
         return {
-            name: rest if body.layers is None else tuple(dict.fromkeys(body.layers)) for name, body in self.graphs.items()
+            name: rest if body.layers is None else tuple(dict.fromkeys(body.layers))
+            for name, body in self.graphs.items()
         }
 
     def to_rig(self) -> Rig:
@@ -219,8 +218,7 @@ class SpawnBody(StrictBody):
         inline = self.rig.to_rig() if isinstance(self.rig, RigBody) else None
         given: dict[str, Any] = {} if self.life is None else {"life": self.life}
         graphs = {
-            name: Graph(body.name, 0, _pose(body.pose), list(body.outputs or ()))
-            for name, body in self.graphs.items()
+            name: Graph(body.name, 0, _pose(body.pose), list(body.outputs or ())) for name, body in self.graphs.items()
         }
         return Spawn(rig=self.rig if isinstance(self.rig, str) else None, inline=inline, graphs=graphs, **given)
 

@@ -60,7 +60,10 @@ _KEY = {
     "description": "8 to 255 visible ASCII characters, quoted or bare. The same key gives the same answer.",
     "schema": {"type": "string"},
 }
-_PROBLEM = {"description": "No gate decided.", "content": {MEDIA_TYPE: {"schema": {"$ref": _REF.format(name="Problem")}}}}
+_PROBLEM = {
+    "description": "No gate decided.",
+    "content": {MEDIA_TYPE: {"schema": {"$ref": _REF.format(name="Problem")}}},
+}
 
 
 @cache
@@ -132,7 +135,9 @@ def takes(model: type[BaseModel]) -> dict[str, Any]:
 
 def _batch() -> dict[str, Any]:
     envelope = {"character": {"type": "string"}, "key": {"type": "string"}}
-    examples = [{"command": name, "character": "hero", **fields} for name, fields in EXAMPLES.items() if name != "spawn"]
+    examples = [
+        {"command": name, "character": "hero", **fields} for name, fields in EXAMPLES.items() if name != "spawn"
+    ]
     command = {
         "type": "object",
         "required": ["command", "character"],

@@ -182,7 +182,9 @@ def _kept_number(value: Any) -> Any:
 def _with_kept_numbers(typed: CommitParameters) -> CommitParameters:
     for item in typed.values:
         if type(item.value) is int and not -NUMBER_MAX <= item.value <= NUMBER_MAX:
-            values = [ParameterValue(value=_kept_number(item.value), name=item.name, id=item.id) for item in typed.values]
+            values = [
+                ParameterValue(value=_kept_number(item.value), name=item.name, id=item.id) for item in typed.values
+            ]
             return msgspec.structs.replace(typed, values=values)
     return typed
 
@@ -225,14 +227,20 @@ def addressed(item: Any, settings: Settings) -> Addressed:
         ProblemError: As `command`; the rest of the batch is none the worse for it.
     """
     fields = dict(members(item))
-    name, character, idempotency_key = fields.pop("command", None), fields.pop("character", None), fields.pop("key", None)
+    name, character, idempotency_key = (
+        fields.pop("command", None),
+        fields.pop("character", None),
+        fields.pop("key", None),
+    )
     if type(name) is not str:
         raise ProblemError("invalid", "a command needs its name", at="command")
     if type(character) is not str or not is_identifier(character):
         raise ProblemError("invalid", "a command needs the id of a character", at="character")
     if idempotency_key is not None and type(idempotency_key) is not str:
         raise ProblemError("invalid", "`key` must be text", at="key")
-    return Addressed(character, command(name, fields, settings), None if idempotency_key is None else key(idempotency_key))
+    return Addressed(
+        character, command(name, fields, settings), None if idempotency_key is None else key(idempotency_key)
+    )
 
 
 def key(text: str) -> str:

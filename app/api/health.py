@@ -69,6 +69,7 @@ async def problem(name: str) -> HTMLResponse:
     if kind is None:
         raise ProblemError("not-found", "there is no such type of problem")
     again = "The same request may succeed later." if kind.retryable else "The same request will not succeed later."
-    text = f"<h1>{escape(kind.title)}</h1><p>{name} &middot; {kind.status}</p><p>{escape(kind.advice)}</p><p>{again}</p>"
+    text = (
+        f"<h1>{escape(kind.title)}</h1><p>{name} &middot; {kind.status}</p><p>{escape(kind.advice)}</p><p>{again}</p>"
+    )
     return HTMLResponse(f'<!doctype html><html lang="en"><title>{escape(kind.title)}</title>{text}</html>')
-

@@ -99,9 +99,7 @@ async def scene(opened: OpenedDep) -> SceneView:
 
 
 @router.get("/{scene}/characters")
-async def characters(
-    request: Request, opened: OpenedDep, cursor: Cursor = "", limit: Limit = None
-) -> CharactersPage:
+async def characters(request: Request, opened: OpenedDep, cursor: Cursor = "", limit: Limit = None) -> CharactersPage:
     """List a scene's living characters by id."""
     most, roster = page_size(request, limit), opened.scene.roster
     names = roster.names()

@@ -30,7 +30,10 @@ KINDS: dict[str, Kind] = {
     "not-found": Kind(404, "There is no such path", False, "See /docs for the paths there are."),
     "unknown-scene": Kind(404, "There is no such scene", False, "Spawn a character in it: that makes the scene."),
     "unknown-character": Kind(
-        404, "The character is not alive", False, "Spawn it first. A late callback of a despawned character can be let go."
+        404,
+        "The character is not alive",
+        False,
+        "Spawn it first. A late callback of a despawned character can be let go.",
     ),
     "unknown-rig": Kind(404, "The scene has no such rig", False, "Declare the rig with PUT before spawning with it."),
     "method-not-allowed": Kind(405, "The path does not take this method", False, "See /docs for what it takes."),
@@ -110,9 +113,7 @@ class ProblemError(Exception):
 
 def problem_of(undecided: Undecided) -> ProblemError:
     """Turn what no gate could decide into the problem that says so."""
-    return ProblemError(
-        undecided.problem.value, undecided.detail, at=None if undecided.at is UNSET else undecided.at
-    )
+    return ProblemError(undecided.problem.value, undecided.detail, at=None if undecided.at is UNSET else undecided.at)
 
 
 def problem_response(error: ProblemError, *, retry_after: int) -> Response:

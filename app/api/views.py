@@ -137,7 +137,8 @@ def character_view(scene: str, name: str, character: Character, sequence: int, t
         sequence=sequence,
         revision=character.revision,
         layers={
-            layer: _layer(arbiter, tally.layers.get(layer) or LayerTally()) for layer, arbiter in character.layers.items()
+            layer: _layer(arbiter, tally.layers.get(layer) or LayerTally())
+            for layer, arbiter in character.layers.items()
         },
         parameters=parameters_view(character.parameters),
         clip_instances=[

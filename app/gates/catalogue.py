@@ -48,9 +48,7 @@ COMMANDS: dict[type[Command], Entry] = {
     transition.Cancel: _entry("transition", (transition.TransitionCancelled,), *_TOKEN),
     transition.Fail: _entry("transition", (transition.TransitionFailed,), *_TOKEN),
     parameter.CommitParameters: _entry("parameter", (parameter.ParametersCommitted,), *P),
-    event.Play: _entry(
-        "event", (event.InstanceOpened,), E.UNKNOWN_LAYER, *_OPENING, E.INSTANCE_OPEN, E.INSTANCES_FULL
-    ),
+    event.Play: _entry("event", (event.InstanceOpened,), E.UNKNOWN_LAYER, *_OPENING, E.INSTANCE_OPEN, E.INSTANCES_FULL),
     event.Enqueue: _entry(
         "event",
         (event.EventAccepted,),

@@ -103,9 +103,7 @@ def _decide_begin(self: Character, command: Begin, place: Place) -> Answer:
     if arbiter is None:
         return Refused(TransitionRefusal.UNKNOWN_LAYER, at="layer")
     states = place.rig.layers[command.layer].states
-    return arbiter.decide_begin(
-        command, character=place.character, life=self.life, states=states, sealer=place.sealer
-    )
+    return arbiter.decide_begin(command, character=place.character, life=self.life, states=states, sealer=place.sealer)
 
 
 def _refusal_of_token(self: Character, token: Token, place: Place) -> Refused | None:
@@ -141,9 +139,7 @@ def _decide_parameters(self: Character, command: CommitParameters, place: Place)
     if isinstance(answer, ParametersCommitted) and held + len(command.values) > PARAMETERS_MAX:
         added = sum(item.name not in self.parameters.values for item in command.values if item.name is not UNSET)
         if held + added > PARAMETERS_MAX:
-            return Undecided(
-                Problem.TOO_LARGE, f"a character holds at most {PARAMETERS_MAX} parameters", at="values"
-            )
+            return Undecided(Problem.TOO_LARGE, f"a character holds at most {PARAMETERS_MAX} parameters", at="values")
     return answer
 
 
@@ -229,9 +225,7 @@ def _evolve_parameters(self: Character, command: CommitParameters, fact: Any, ri
 def _evolve_events(self: Character, command: Any, fact: Any, rig: Rig, at: int) -> Character:
     revision = self.revision if type(command) is Acknowledge else self.revision + 1
     events = self.events.evolve(command, fact, rig, self.epoch, at=at, touched=revision)
-    return Character(
-        self.life, self.rig, self.declared, revision, self.layers, self.parameters, events, self.graphs
-    )
+    return Character(self.life, self.rig, self.declared, revision, self.layers, self.parameters, events, self.graphs)
 
 
 def _evolve_graphs(self: Character, command: Any, fact: Any, rig: Rig, at: int) -> Character:

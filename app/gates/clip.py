@@ -55,7 +55,6 @@ class ClipInstance(Struct, frozen=True, array_like=True, gc=False):
             for key, payload in sorted(self.waiting[loop].items(), key=_frame)
         ]
 
-
     def with_waiting(self, loop: int, key: Key, payload: Any, touched: int) -> "ClipInstance":
         """Let one accepted event wait in its loop's bucket."""
         bucket = {**self.waiting.get(loop, {}), key: None if payload is UNSET else [payload]}

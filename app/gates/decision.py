@@ -7,9 +7,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from app.gates.identity import Number
 
-RETRYABLE = frozenset(
-    {"beyond_window", "queue_full", "instances_full", "delivery_backlog", "too_early", "layer_busy"}
-)
+RETRYABLE = frozenset({"beyond_window", "queue_full", "instances_full", "delivery_backlog", "too_early", "layer_busy"})
 """The refusals after which the same request may succeed later (contract, section 3)."""
 
 

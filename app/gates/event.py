@@ -271,9 +271,18 @@ class EventGate(Struct, frozen=True, array_like=True, gc=False):
                 assert isinstance(command, Enqueue)
                 held = self.instances.get(command.clip_instance) or ClipInstance(epochs(None), at, touched)
                 if is_immediate(rig, command.kind):
-                    return self._with(command.clip_instance, held.with_seen(command.loop, (command.frame, command.kind), command.payload, touched), fact.retired)
+                    return self._with(
+                        command.clip_instance,
+                        held.with_seen(command.loop, (command.frame, command.kind), command.payload, touched),
+                        fact.retired,
+                    )
                 grown = payload_bytes(command.payload)
-                return self._with(command.clip_instance, held.with_waiting(command.loop, (command.frame, command.kind), command.payload, touched), fact.retired, grown=grown)
+                return self._with(
+                    command.clip_instance,
+                    held.with_waiting(command.loop, (command.frame, command.kind), command.payload, touched),
+                    fact.retired,
+                    grown=grown,
+                )
             case LoopDelivered():
                 assert isinstance(command, CommitLoop)
                 return self._delivered(command, fact, rig, epochs, at=at, touched=touched)
@@ -368,9 +377,7 @@ class EventGate(Struct, frozen=True, array_like=True, gc=False):
 
     def next_life(self) -> "EventGate":
         """Start a new life: every number seen is spent; deliveries and their numbers go on (contract, section 10)."""
-        return EventGate(
-            {}, self.highest, self.highest, (), 0, self.deliveries, self.last_delivery, self.acknowledged
-        )
+        return EventGate({}, self.highest, self.highest, (), 0, self.deliveries, self.last_delivery, self.acknowledged)
 
 
 def is_immediate(rig: Rig, kind: str) -> bool:
@@ -378,9 +385,7 @@ def is_immediate(rig: Rig, kind: str) -> bool:
     return rig.kinds is not None and rig.kinds[kind] == "immediate"
 
 
-def _retiring(
-    floor: int, retired: tuple[tuple[int, int], ...], number: int
-) -> tuple[int, tuple[tuple[int, int], ...]]:
+def _retiring(floor: int, retired: tuple[tuple[int, int], ...], number: int) -> tuple[int, tuple[tuple[int, int], ...]]:
     """Add one number to the runs of retired ones, joining neighbours; the lowest run folds into the floor when there are too many."""
     place = bisect_right(retired, (number, number))
     first, last = number, number

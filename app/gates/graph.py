@@ -147,9 +147,7 @@ class GraphSlot(Struct, frozen=True, array_like=True, gc=False):
 
     def decide_request(self) -> GraphRequested:
         """Allot the next request number; every older one has lost."""
-        return GraphRequested(
-            self.latest_request + 1, self.latest_request if self.state is RequestState.OPEN else None
-        )
+        return GraphRequested(self.latest_request + 1, self.latest_request if self.state is RequestState.OPEN else None)
 
     def decide_withdraw(self, command: WithdrawGraph) -> GraphWithdrawn | Refused:
         """Close the open request without a swap."""

@@ -15,7 +15,10 @@ NAME_LENGTH_MAX = 128
 
 Number = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
 Name = Annotated[
-    str, Meta(min_length=1, max_length=NAME_LENGTH_MAX, extra_json_schema={"pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"})
+    str,
+    Meta(
+        min_length=1, max_length=NAME_LENGTH_MAX, extra_json_schema={"pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"}
+    ),
 ]
 """A layer, state, parameter, kind, output or clip: compared code point by code point, never folded or normalised."""
 
@@ -75,7 +78,5 @@ class Sealer:
         if not (0 < len(digits) <= 14 and all(digit in "0123456789abcdef" for digit in digits)):
             return None
         life = int(digits, 16)
-        genuine = self.seal(
-            life, token.character, token.layer, token.epoch, token.generation, token.from_, token.to
-        )
+        genuine = self.seal(life, token.character, token.layer, token.epoch, token.generation, token.from_, token.to)
         return life if compare_digest(genuine.encode(), token.seal.encode("utf-8", "replace")) else None

@@ -140,9 +140,7 @@ def newborn(spawn: Spawn, rig: Rig, before: Remains, *, at: int) -> Character:
 
 def remains(character: Character, rig: Rig, *, sequence: int) -> Remains:
     """Keep of a life that ends what its id's next life must be above."""
-    triggers = {
-        name: int(value) for name, value in character.parameters.values.items() if _is_trigger(rig, name)
-    }
+    triggers = {name: int(value) for name, value in character.parameters.values.items() if _is_trigger(rig, name)}
     return Remains(
         character.life,
         character.revision + 1,
@@ -199,4 +197,3 @@ def without_deliveries(character: Character) -> Character:
 def _is_trigger(rig: Rig, name: str) -> bool:
     rule = (rig.declared or {}).get(name)
     return rule is not None and rule.type == "trigger"
-

@@ -141,7 +141,9 @@ class Snapshot(Struct, frozen=True, array_like=True, gc=False):
         for item in command.values:
             name = _name(item, rig)
             assert type(name) is str, "an accepted batch names what the rig knows"
-            values[name] = _kept(item.value, rig.declared[name] if rig.declared is not None else None, values.get(name, 0))
+            values[name] = _kept(
+                item.value, rig.declared[name] if rig.declared is not None else None, values.get(name, 0)
+            )
         return Snapshot(fact.version, values)
 
 

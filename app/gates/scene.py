@@ -122,9 +122,7 @@ class Scene:
         for sequence, mark in candidate.marks.values():
             self.receipts.keep(mark, sequence=sequence, at=candidate.at)
 
-    def restore(
-        self, state: SceneState, receipts: dict[str, dict[bytes, Receipt]], kept: dict[str, Remains]
-    ) -> None:
+    def restore(self, state: SceneState, receipts: dict[str, dict[bytes, Receipt]], kept: dict[str, Remains]) -> None:
         """Take back a checkpoint, after its living characters were loaded into the roster."""
         self.state = state
         self.receipts.restore(receipts)
@@ -207,6 +205,13 @@ class Candidate:
             return self.apply(record)
         return self._record(name, command, decided, revision, mark)
 
+    def answer(self, name: str | None, command: Command) -> Answer | Undecided:
+        """Say how a command would be decided now; nothing moves on."""
+        character = None if name is None else self.character(name)
+        if name is not None and character is not None and type(command) not in _LIFE_COMMANDS:
+            return character.decide(command, Place(name, self.rigs[character.rig].rig, self.scene.sealer))
+        return self._decide_life(name, character, command)
+
     def apply(self, record: Record) -> Record:
         """Add a recorded decision: apply its fact, ask no rule. Give the record with the revision after it."""
         name, command, answer = record.character, record.command, record.answer
@@ -269,7 +274,9 @@ class Candidate:
         before = self._before(name)
         life = before.life + 1 if character is None else character.life
         if command.life is not UNSET and command.life != life:
-            return Refused(LifeRefusal.STALE_LIFE, at="life", by={"life": life if character is not None else before.life})
+            return Refused(
+                LifeRefusal.STALE_LIFE, at="life", by={"life": life if character is not None else before.life}
+            )
         rig = self._rig_for(command)
         if isinstance(rig, Undecided):
             return rig

@@ -144,7 +144,10 @@ class TransitionArbiter(Struct, frozen=True, array_like=True, gc=False):
         """Tell what a refused caller needs to know of this layer."""
         pending = self.pending
         return LayerNow(
-            self.current, self.epoch, self.generation, None if pending is None else Grant(pending.generation, pending.to)
+            self.current,
+            self.epoch,
+            self.generation,
+            None if pending is None else Grant(pending.generation, pending.to),
         )
 
     def newest(self) -> dict[str, Any] | UnsetType:
@@ -166,7 +169,9 @@ class TransitionArbiter(Struct, frozen=True, array_like=True, gc=False):
         if states is not None and target not in states:
             return Refused(TransitionRefusal.UNKNOWN_STATE, at="target", layer=self.now())
         if command.if_generation is not UNSET and command.if_generation != self.generation:
-            return Refused(TransitionRefusal.GENERATION_CONFLICT, at="if_generation", by=self.newest(), layer=self.now())
+            return Refused(
+                TransitionRefusal.GENERATION_CONFLICT, at="if_generation", by=self.newest(), layer=self.now()
+            )
         layer, pending = command.layer, self.pending
         if command.if_same == "keep":
             if pending is not None and pending.to == target:
@@ -215,7 +220,9 @@ class TransitionArbiter(Struct, frozen=True, array_like=True, gc=False):
             return self.ended
         return self.endings[-age] if age <= len(self.endings) else ""
 
-    def evolve(self, command: Begin | Complete | Cancel | Fail, fact: TransitionFact, *, at: int) -> "TransitionArbiter":
+    def evolve(
+        self, command: Begin | Complete | Cancel | Fail, fact: TransitionFact, *, at: int
+    ) -> "TransitionArbiter":
         """Apply what was decided at time `at`. Asks no rule and cannot refuse."""
         match fact:
             case TransitionGranted():

@@ -79,7 +79,9 @@ class Sequencer:
             else:
                 await self._adopt(scene, candidate, submissions, results)
                 return
-        self._drop(submissions, results, candidate, JournalUnavailable("the scene is being written elsewhere; try again"))
+        self._drop(
+            submissions, results, candidate, JournalUnavailable("the scene is being written elsewhere; try again")
+        )
 
     async def leave(self) -> bool:
         """Checkpoint the scene; say whether nothing came meanwhile, so that it may leave memory."""
@@ -137,7 +139,11 @@ class Sequencer:
         return Decided(sequence, candidate.at, candidate.records[sequence - candidate.first])
 
     def _drop(
-        self, submissions: list[Submission], results: list[list[Result | Earlier]], candidate: Candidate, error: Exception
+        self,
+        submissions: list[Submission],
+        results: list[list[Result | Earlier]],
+        candidate: Candidate,
+        error: Exception,
     ) -> None:
         """Let the candidate go. Who was answered nothing new gets an answer; everyone else is told what is known."""
         log.warning("turn-dropped", scene=self.name, commands=len(candidate.records), error=str(error))

@@ -1,7 +1,7 @@
 """The scene's store: opening from a checkpoint and the tail behind it, checkpoints of what changed, retention."""
 
 from app.gates.decision import Refused
-from app.gates.lives import Spawned
+from app.gates.lives import Remains, Spawned
 from app.gates.scene import Bounds, Candidate, Scene
 from app.gates.tally import NOTHING, Tally, count, counts, prune
 from app.journal.codec import (
@@ -68,23 +68,8 @@ class SceneStore:
         Raises:
             JournalUnavailable, JournalDamaged: Nothing was changed.
         """
-        scene = Scene(self._name, self._journal.secret, bounds_of(self._settings))
-        self._changed, self._decisions, self._tallies = set(), 0, {}
-        position = START
-        checkpoint = await self._journal.load(self._name)
-        if checkpoint is not None:
-            position = checkpoint.position
-            head = decode_checkpoint(checkpoint.header)
-            remains = {}
-            for name, blob in checkpoint.characters.items():
-                stored = decode_character(blob)
-                if stored.living is not None:
-                    scene.roster.load(name, stored.living)
-                elif stored.remains is not None:
-                    remains[name] = stored.remains
-                if stored.tally is not None:
-                    self._tallies[name] = stored.tally
-            scene.restore(head.state, head.receipts, remains)
+        scene = await self.checkpointed()
+        position = self._position
         while entries := await self._journal.read(self._name, after=position, limit=ENTRIES_READ_MAX):
             for stored_entry in entries:
                 entry = decode_entry(stored_entry.blob)
@@ -96,6 +81,30 @@ class SceneStore:
                 self.adopted(scene, candidate, position)
         self._position = position
         return scene, position
+
+    async def checkpointed(self) -> Scene:
+        """Read the newest checkpoint only; an empty scene where there is none.
+
+        Raises:
+            JournalUnavailable, JournalDamaged: Nothing was changed.
+        """
+        scene = Scene(self._name, self._journal.secret, bounds_of(self._settings))
+        self._changed, self._decisions, self._tallies, self._position = set(), 0, {}, START
+        checkpoint = await self._journal.load(self._name)
+        if checkpoint is None:
+            return scene
+        head, remains = decode_checkpoint(checkpoint.header), dict[str, Remains]()
+        for name, blob in checkpoint.characters.items():
+            stored = decode_character(blob)
+            if stored.living is not None:
+                scene.roster.load(name, stored.living)
+            elif stored.remains is not None:
+                remains[name] = stored.remains
+            if stored.tally is not None:
+                self._tallies[name] = stored.tally
+        scene.restore(head.state, head.receipts, remains)
+        self._position = checkpoint.position
+        return scene
 
     def adopted(self, scene: Scene, candidate: Candidate, position: int) -> None:
         """Note what a turn changed: whose value, whose tally."""

@@ -1,0 +1,144 @@
+"""Verification: replay a journal, decide every command again, and report each difference between then and now."""
+
+from collections.abc import AsyncIterator
+
+from msgspec import Struct, structs
+
+from app.gates.decision import Refused
+from app.gates.event import Enqueue
+from app.gates.scene import Candidate, Record, Scene
+from app.journal.codec import RULES, Entry, decode_entry
+from app.journal.port import START, Journal, JournalDamaged
+from app.sequencing.store import SceneStore, bounds_of
+from app.settings import Settings
+
+ENTRIES_READ_MAX = 256
+DIFFERENCES_MAX = 100
+"""How many differences of one scene are listed; the rest is only counted."""
+
+CHANGED_RULE, DAMAGE = "changed-rule", "damage"
+"""What a difference means: other rules decided then, or the journal does not say what was decided."""
+
+
+class Difference(Struct, frozen=True):
+    """One decision (or, without a sequence, the scene as a whole) that does not come out as it is recorded."""
+
+    sequence: int | None
+    meaning: str
+    detail: str
+
+
+class SceneReport(Struct):
+    """What was found in one scene.
+
+    `decided_again` counts the decisions that were decided anew; the others lie before the oldest state that is kept, and were
+    only read. `differences` lists the first of `found`.
+    """
+
+    scene: str
+    entries: int = 0
+    decisions: int = 0
+    decided_again: int = 0
+    found: int = 0
+    differences: list[Difference] = []
+
+    def report(self, sequence: int | None, meaning: str, detail: str) -> None:
+        """Count a difference, and list it while there is room."""
+        self.found += 1
+        if len(self.differences) < DIFFERENCES_MAX:
+            self.differences.append(Difference(sequence, meaning, detail))
+
+
+async def verify(journal: Journal, settings: Settings) -> AsyncIterator[SceneReport]:
+    """Verify every scene a journal lists, one report after another, by name. The journal is only read.
+
+    Raises:
+        JournalUnavailable: The journal cannot be read at all.
+    """
+    after = ""
+    while names := await journal.scenes(after=after, limit=100):
+        for name in names:
+            yield await verify_scene(journal, name, settings)
+        after = names[-1]
+
+
+async def verify_scene(journal: Journal, name: str, settings: Settings) -> SceneReport:
+    """Verify one scene from the oldest state that is known: its beginning, or else its newest checkpoint."""
+    report = SceneReport(name, differences=[])
+    scene = Scene(name, journal.secret, bounds_of(settings))
+    store = SceneStore(name, journal, settings)
+    try:
+        stored, _ = await store.open()
+        await _decide_again(journal, scene, report, settings)
+    except JournalDamaged as error:
+        report.report(None, DAMAGE, str(error))
+        return report
+    if report.decided_again == report.decisions:
+        _compare_states(scene, stored, report)
+    return report
+
+
+async def _decide_again(journal: Journal, scene: Scene, report: SceneReport, settings: Settings) -> None:
+    """Walk all kept entries; decide those again that follow on a known state."""
+    position, expected = START, 0
+    trusted = scene
+    checkpoint = await journal.load(scene.name)
+    while entries := await journal.read(scene.name, after=position, limit=ENTRIES_READ_MAX):
+        for stored in entries:
+            position = stored.position
+            entry = decode_entry(stored.blob)
+            if expected and entry.first != expected:
+                report.report(entry.first, DAMAGE, f"sequence {expected} is missing")
+            expected = entry.last + 1
+            report.entries += 1
+            report.decisions += len(entry.records)
+            if entry.first == trusted.sequence + 1:
+                _decide_entry(trusted, entry, report)
+            elif checkpoint is not None and position > checkpoint.position:
+                trusted = await _at_checkpoint(journal, scene.name, settings)
+                if entry.first == trusted.sequence + 1:
+                    _decide_entry(trusted, entry, report)
+
+
+async def _at_checkpoint(journal: Journal, name: str, settings: Settings) -> Scene:
+    """Give the scene as its newest checkpoint holds it, without the entries behind it."""
+    return await SceneStore(name, journal, settings).checkpointed()
+
+
+def _decide_entry(scene: Scene, entry: Entry, report: SceneReport) -> None:
+    """Decide one entry's commands again, each on the state that the recorded facts before it lead to."""
+    candidate = Candidate(scene, entry.at)
+    for sequence, record in enumerate(entry.records, start=entry.first):
+        report.decided_again += 1
+        difference = _difference(candidate, record)
+        if difference is not None:
+            report.report(sequence, DAMAGE if entry.rules == RULES else CHANGED_RULE, difference)
+        applied = candidate.apply(record)
+        if applied.revision != record.revision:
+            detail = f"the revision is {applied.revision}, recorded is {record.revision}"
+            report.report(sequence, DAMAGE, detail)
+    scene.adopt(candidate)
+
+
+def _difference(candidate: Candidate, record: Record) -> str | None:
+    """Say how a decision comes out otherwise than it is recorded; None when it does not."""
+    again = candidate.answer(record.character, record.command)
+    recorded = record.answer
+    if again == recorded:
+        return None
+    if isinstance(record.command, Enqueue) and isinstance(recorded, Refused):
+        # A refused event is stored without its payload, so what the payload decided cannot be decided again.
+        if recorded.at == "payload":
+            return None
+        if isinstance(again, Refused) and structs.replace(again, payload_differs=recorded.payload_differs) == recorded:
+            return None
+    return f"{type(record.command).__name__} of {record.character!r}: recorded {recorded!r}, decided again {again!r}"
+
+
+def _compare_states(scene: Scene, stored: Scene, report: SceneReport) -> None:
+    """Hold the replayed scene against the one that opens from its checkpoint: they must be equal byte for byte."""
+    if scene.state != stored.state:
+        report.report(None, DAMAGE, "the checkpoint's head differs from the replayed history")
+    for name in sorted({*scene.roster, *stored.roster, *scene.remains, *stored.remains}):
+        if scene.roster.blob(name) != stored.roster.blob(name) or scene.remains.get(name) != stored.remains.get(name):
+            report.report(None, DAMAGE, f"character {name!r} in the checkpoint differs from the replayed history")
