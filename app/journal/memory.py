@@ -1,0 +1,152 @@
+"""The journal that forgets with its process: the reference that every other must equal, and the one for tests."""
+
+import os
+from bisect import bisect_left, bisect_right, insort
+from operator import attrgetter
+
+from app.journal.covering import require_checkpoint_between, require_covered
+from app.journal.port import START, Checkpoint, JournalUnavailable, NotTheWriter, StoredEntry
+
+_position = attrgetter("position")
+_last = attrgetter("last")
+
+
+class _Scene:
+    """One scene's history: entries in order, the last position even when no entry is left, and the checkpoint."""
+
+    __slots__ = ("characters", "checkpoint", "entries", "header", "is_listed", "last")
+
+    def __init__(self) -> None:
+        self.entries: list[StoredEntry] = []
+        self.last = START
+        self.checkpoint: int | None = None
+        self.header = b""
+        self.characters: dict[str, bytes] = {}
+        self.is_listed = True
+
+
+class MemoryJournal:
+    """A journal in dictionaries. No method suspends, so each is one step for whoever calls from one event loop.
+
+    Bound:       none; it is as large as what it was given and not told to forget.
+    Thread-safe: no.
+    """
+
+    def __init__(self) -> None:
+        self._secret = os.urandom(32)
+        self._scenes: dict[str, _Scene] = {}
+        self._names: list[str] = []
+        self._position = START
+        self._is_closed = False
+
+    @property
+    def secret(self) -> bytes:
+        """32 random bytes, new with every journal; they stay readable after `close`."""
+        return self._secret
+
+    async def append(self, scene: str, *, after: int, first: int, last: int, blob: bytes) -> int:
+        """Keep one entry directly behind `after`. Positions rise over all scenes, so nobody can count on steps of one.
+
+        Raises:
+            NotTheWriter: `after` is not the scene's last position. Nothing was kept.
+            JournalUnavailable: The journal is closed.
+        """
+        self._require_open()
+        known = self._scenes.get(scene)
+        if after != (START if known is None else known.last):
+            raise NotTheWriter(f"{scene} does not end at position {after}")
+        kept = self._named(scene)
+        self._position += 1
+        kept.entries.append(StoredEntry(self._position, first, last, blob))
+        kept.last = self._position
+        kept.is_listed = True
+        return self._position
+
+    async def read(self, scene: str, *, after: int, limit: int) -> list[StoredEntry]:
+        """Give at most `limit` entries of positions above `after`, ascending."""
+        self._require_open()
+        known = self._scenes.get(scene)
+        if known is None:
+            return []
+        start = bisect_right(known.entries, after, key=_position)
+        return known.entries[start : start + limit]
+
+    async def seek(self, scene: str, *, sequence: int) -> int:
+        """Give the position of the last kept entry that ends below `sequence`; START when there is none."""
+        self._require_open()
+        known = self._scenes.get(scene)
+        if known is None:
+            return START
+        index = bisect_left(known.entries, sequence, key=_last)
+        return known.entries[index - 1].position if index else START
+
+    async def checkpoint(
+        self, scene: str, *, position: int, header: bytes, changed: dict[str, bytes | None], listed: bool
+    ) -> None:
+        """Replace the scene's checkpoint. Entries behind `position` keep the scene listed whatever `listed` says.
+
+        Raises:
+            Misuse: `position` is below the earlier checkpoint's or above the scene's last. Nothing was changed.
+            JournalUnavailable: The journal is closed.
+        """
+        self._require_open()
+        known = self._scenes.get(scene) or _Scene()
+        require_checkpoint_between(scene, position, lowest=known.checkpoint, last=known.last)
+        kept = self._named(scene)
+        kept.checkpoint = position
+        kept.header = header
+        kept.is_listed = listed or kept.last > position
+        for name, value in changed.items():
+            if value is None:
+                kept.characters.pop(name, None)
+            else:
+                kept.characters[name] = value
+
+    async def load(self, scene: str) -> Checkpoint | None:
+        """Give the newest checkpoint, with a dictionary of its own for the caller."""
+        self._require_open()
+        known = self._scenes.get(scene)
+        if known is None or known.checkpoint is None:
+            return None
+        return Checkpoint(known.checkpoint, known.header, dict(known.characters))
+
+    async def scenes(self, *, after: str, limit: int) -> list[str]:
+        """Give at most `limit` listed names above `after`, ascending."""
+        self._require_open()
+        names: list[str] = []
+        for index in range(bisect_right(self._names, after), len(self._names)):
+            if len(names) >= limit:
+                break
+            if self._scenes[self._names[index]].is_listed:
+                names.append(self._names[index])
+        return names
+
+    async def trim(self, scene: str, *, before: int) -> None:
+        """Forget the entries up to and including `before`.
+
+        Raises:
+            Misuse: No checkpoint covers `before`. Nothing was forgotten.
+            JournalUnavailable: The journal is closed.
+        """
+        self._require_open()
+        known = self._scenes.get(scene)
+        require_covered(scene, before, checkpoint=None if known is None else known.checkpoint)
+        if known is not None:
+            del known.entries[: bisect_right(known.entries, before, key=_position)]
+
+    async def close(self) -> None:
+        """Refuse further calls. A second close does nothing."""
+        self._is_closed = True
+
+    def _named(self, scene: str) -> _Scene:
+        """Give the scene's history, an empty one for a name not seen before."""
+        known = self._scenes.get(scene)
+        if known is None:
+            known = self._scenes[scene] = _Scene()
+            insort(self._names, scene)
+        return known
+
+    def _require_open(self) -> None:
+        """Raise JournalUnavailable once the journal is closed."""
+        if self._is_closed:
+            raise JournalUnavailable("the journal is closed")
