@@ -58,7 +58,7 @@ bench: $(TOOLS) ## Measure the service against a bare handler in the same run.
 .PHONY: openapi
 openapi: $(PACKAGE) ## Write openapi/v1.json from the code.
 	@mkdir -p openapi
-	$(BIN)/posegate openapi > openapi/v1.json.new
+	$(BIN)/posegate openapi > openapi/v1.json.new || { rm -f openapi/v1.json.new; exit 1; }
 	@mv openapi/v1.json.new openapi/v1.json
 
 .PHONY: wheel
