@@ -13,7 +13,9 @@ from app.gates.lives import DeclareRig, Spawned
 from app.gates.scene import Record
 from app.sequencing.mailbox import Decided, Result
 
-_encode = msgspec.json.encode
+_encode = msgspec.json.Encoder().encode
+_ACCEPTED = b'{"accepted":true,"retryable":false,"sequence":%d,"revision":%d,'
+_REFUSED = b'{"accepted":false,"retryable":%b,"sequence":%d,"revision":%d,'
 
 
 class SpawnedAnswer(Struct, frozen=True, gc=False):
@@ -27,19 +29,19 @@ class SpawnedAnswer(Struct, frozen=True, gc=False):
 def answer_bytes(sequence: int, record: Record) -> bytes:
     """Give a decision as a JSON object."""
     answer = record.answer
-    if isinstance(answer, Refused):
-        retryable = "true" if answer.outcome in RETRYABLE else "false"
-        head = f'{{"accepted":false,"retryable":{retryable},"sequence":{sequence},"revision":{record.revision},'
-        return head.encode() + _encode(answer)[1:]
-    head = f'{{"accepted":true,"retryable":false,"sequence":{sequence},"revision":{record.revision},'
-    if isinstance(answer, Spawned):
-        return head.encode() + _encode(SpawnedAnswer("spawned", answer.life, answer.created))[1:]
-    return head.encode() + _encode(answer)[1:]
+    if type(answer) is Refused:
+        retryable = b"true" if answer.outcome in RETRYABLE else b"false"
+        return _REFUSED % (retryable, sequence, record.revision) + _encode(answer)[1:]
+    if type(answer) is Spawned:
+        return (
+            _ACCEPTED % (sequence, record.revision) + _encode(SpawnedAnswer("spawned", answer.life, answer.created))[1:]
+        )
+    return _ACCEPTED % (sequence, record.revision) + _encode(answer)[1:]
 
 
 def answer_of(result: Result, *, retry_after: int) -> bytes:
     """Give one answer of a batch: a decision, or the problem in its place."""
-    if isinstance(result, Undecided):
+    if type(result) is Undecided:
         return _encode({"problem": problem_of(result).body(retry_after=retry_after)})
     return answer_bytes(result.sequence, result.record)
 
@@ -59,7 +61,7 @@ def decided(result: Result) -> Decided:
     Raises:
         ProblemError: No gate decided it.
     """
-    if isinstance(result, Undecided):
+    if type(result) is Undecided:
         raise problem_of(result)
     return result
 

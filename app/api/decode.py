@@ -1,6 +1,7 @@
 """Decoding: one strict way from the bytes of a body to a command, the same at every door."""
 
 import json
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import jiter
@@ -30,6 +31,7 @@ _WHOLE_NUMBERS = frozenset(
 )
 _OPAQUE = frozenset({"payload", "data", "value", "pose"})
 _DIGITS_MAX = 400
+_convert = msgspec.convert
 
 
 def parse(body: bytes, settings: Settings) -> Any:
@@ -99,18 +101,22 @@ def command(name: str, fields: dict[str, Any], settings: Settings) -> Command:
     if struct is None:
         return _life_command(name, fields)
     try:
-        typed = msgspec.convert(fields, struct)
+        typed = _convert(fields, struct)
     except msgspec.ValidationError:
         typed = _typed_exactly(fields, struct, settings)
-    match typed:
-        case Enqueue() if typed.payload is not UNSET:
-            _check_opaque(typed.payload, "payload", settings)
-        case Begin() | Play() if typed.data is not UNSET:
-            _check_opaque(typed.data, "data", settings)
-        case CommitParameters():
-            return _with_kept_numbers(typed)
-        case SubmitCandidate() if typed.evaluation.pose is not None:
-            return _with_kept_pose(typed, settings)
+    check = _CHECKS.get(struct)
+    return typed if check is None else check(typed, settings)
+
+
+def _checked_payload(typed: Enqueue, settings: Settings) -> Enqueue:
+    if typed.payload is not UNSET:
+        _check_opaque(typed.payload, "payload", settings)
+    return typed
+
+
+def _checked_data(typed: Any, settings: Settings) -> Any:
+    if typed.data is not UNSET:
+        _check_opaque(typed.data, "data", settings)
     return typed
 
 
@@ -179,7 +185,7 @@ def _kept_number(value: Any) -> Any:
     return value
 
 
-def _with_kept_numbers(typed: CommitParameters) -> CommitParameters:
+def _with_kept_numbers(typed: CommitParameters, settings: Settings) -> CommitParameters:
     for item in typed.values:
         if type(item.value) is int and not -NUMBER_MAX <= item.value <= NUMBER_MAX:
             values = [
@@ -191,6 +197,8 @@ def _with_kept_numbers(typed: CommitParameters) -> CommitParameters:
 
 def _with_kept_pose(typed: SubmitCandidate, settings: Settings) -> SubmitCandidate:
     pose = typed.evaluation.pose
+    if pose is None:
+        return typed
     if type(pose) is dict:
         pose = {bone: [_kept_number(value) for value in values] for bone, values in pose.items()}
     size, limit = len(msgspec.json.encode(pose)), settings.pose_bytes_max
@@ -198,6 +206,15 @@ def _with_kept_pose(typed: SubmitCandidate, settings: Settings) -> SubmitCandida
         raise ProblemError("too-large", f"`pose` is {size} bytes of compact JSON", at="evaluation.pose", limit=limit)
     evaluation = msgspec.structs.replace(typed.evaluation, pose=pose)
     return msgspec.structs.replace(typed, evaluation=evaluation)
+
+
+_CHECKS: dict[type[Command], Callable[[Any, Settings], Any]] = {
+    Enqueue: _checked_payload,
+    Begin: _checked_data,
+    Play: _checked_data,
+    CommitParameters: _with_kept_numbers,
+    SubmitCandidate: _with_kept_pose,
+}
 
 
 def _life_command(name: str, fields: dict[str, Any]) -> Command:
@@ -226,7 +243,7 @@ def addressed(item: Any, settings: Settings) -> Addressed:
     Raises:
         ProblemError: As `command`; the rest of the batch is none the worse for it.
     """
-    fields = dict(members(item))
+    fields = members(item)
     name, character, idempotency_key = (
         fields.pop("command", None),
         fields.pop("character", None),
@@ -236,11 +253,11 @@ def addressed(item: Any, settings: Settings) -> Addressed:
         raise ProblemError("invalid", "a command needs its name", at="command")
     if type(character) is not str or not is_identifier(character):
         raise ProblemError("invalid", "a command needs the id of a character", at="character")
-    if idempotency_key is not None and type(idempotency_key) is not str:
+    if idempotency_key is None:
+        return Addressed(character, command(name, fields, settings))
+    if type(idempotency_key) is not str:
         raise ProblemError("invalid", "`key` must be text", at="key")
-    return Addressed(
-        character, command(name, fields, settings), None if idempotency_key is None else key(idempotency_key)
-    )
+    return Addressed(character, command(name, fields, settings), key(idempotency_key))
 
 
 def key(text: str) -> str:

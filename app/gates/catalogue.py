@@ -96,4 +96,4 @@ _WORDS: dict[type[Fact], str] = {fact: word_of(fact) for entry in COMMANDS.value
 
 def outcome_of(answer: Fact | Refused) -> str:
     """Give the word of an answer, accepted or refused."""
-    return answer.outcome if isinstance(answer, Refused) else _WORDS[type(answer)]
+    return answer.outcome if type(answer) is Refused else _WORDS[type(answer)]

@@ -136,7 +136,7 @@ def _decide_fail(self: Character, command: Fail, place: Place) -> Answer:
 def _decide_parameters(self: Character, command: CommitParameters, place: Place) -> Answer | Undecided:
     answer = self.parameters.decide(command, place.rig)
     held = len(self.parameters.values)
-    if isinstance(answer, ParametersCommitted) and held + len(command.values) > PARAMETERS_MAX:
+    if held + len(command.values) > PARAMETERS_MAX and type(answer) is ParametersCommitted:
         added = sum(item.name not in self.parameters.values for item in command.values if item.name is not UNSET)
         if held + added > PARAMETERS_MAX:
             return Undecided(Problem.TOO_LARGE, f"a character holds at most {PARAMETERS_MAX} parameters", at="values")
@@ -222,6 +222,12 @@ def _evolve_parameters(self: Character, command: CommitParameters, fact: Any, ri
     )
 
 
+def _evolve_enqueue(self: Character, command: Enqueue, fact: Any, rig: Rig, at: int) -> Character:
+    revision = self.revision + 1
+    events = self.events.evolve_enqueue(command, fact, rig, self.epoch, at=at, touched=revision)
+    return Character(self.life, self.rig, self.declared, revision, self.layers, self.parameters, events, self.graphs)
+
+
 def _evolve_events(self: Character, command: Any, fact: Any, rig: Rig, at: int) -> Character:
     revision = self.revision if type(command) is Acknowledge else self.revision + 1
     events = self.events.evolve(command, fact, rig, self.epoch, at=at, touched=revision)
@@ -256,6 +262,7 @@ _DECIDE: dict[type[Command], Callable[[Character, Any, Place], Answer | Undecide
 _EVOLVE: dict[type[Command], Callable[[Character, Any, Any, Rig, int], Character]] = {
     **dict.fromkeys((Begin, Complete, Cancel, Fail), _evolve_transition),
     CommitParameters: _evolve_parameters,
-    **dict.fromkeys((Play, Enqueue, CommitLoop, Retire, Acknowledge), _evolve_events),
+    Enqueue: _evolve_enqueue,
+    **dict.fromkeys((Play, CommitLoop, Retire, Acknowledge), _evolve_events),
     **dict.fromkeys((RequestGraph, SubmitCandidate, WithdrawGraph), _evolve_graphs),
 }

@@ -57,8 +57,10 @@ class ClipInstance(Struct, frozen=True, array_like=True, gc=False):
 
     def with_waiting(self, loop: int, key: Key, payload: Any, touched: int) -> "ClipInstance":
         """Let one accepted event wait in its loop's bucket."""
-        bucket = {**self.waiting.get(loop, {}), key: None if payload is UNSET else [payload]}
-        return self._with(touched, loop, {**self.waiting, loop: bucket}, self.seen, 1)
+        waiting = self.waiting.copy()
+        bucket = waiting[loop] = waiting[loop].copy() if loop in waiting else {}
+        bucket[key] = None if payload is UNSET else [payload]
+        return self._with(touched, loop, waiting, self.seen, 1)
 
     def with_seen(self, loop: int, key: Key, payload: Any, touched: int) -> "ClipInstance":
         """Remember the key of an event that its acceptance delivered."""

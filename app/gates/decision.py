@@ -1,7 +1,7 @@
 """What every gate answers: a fact that happened, or a refusal that changed nothing."""
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, final
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -48,6 +48,7 @@ class LayerNow(Struct, frozen=True, gc=False):
     pending: Grant | None
 
 
+@final
 class Refused(Struct, frozen=True, gc=False):
     """Why a gate said no. It leaves every gate equal to what it was.
 
@@ -77,6 +78,7 @@ class Problem(StrEnum):
     INVALID = "invalid"
 
 
+@final
 class Undecided(Struct, frozen=True, gc=False):
     """A command that no gate decided, with what a person needs to mend it."""
 

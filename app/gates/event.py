@@ -6,7 +6,7 @@ Source: 2026-07-29-2000; contract, sections 6 and 10.
 from bisect import bisect_right
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any, assert_never
+from typing import Any, assert_never, final
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -90,6 +90,7 @@ class Acknowledge(Command, frozen=True, tag="ack"):
     through: Number
 
 
+@final
 class InstanceOpened(Fact, frozen=True, tag="opened"):
     """The instance's number; `retired` names one that made room."""
 
@@ -97,12 +98,14 @@ class InstanceOpened(Fact, frozen=True, tag="opened"):
     retired: list[int] | UnsetType = UNSET
 
 
+@final
 class EventAccepted(Fact, frozen=True, tag="accepted"):
     """The event waits for its loop; of an `immediate` kind this answer is the delivery."""
 
     retired: list[int] | UnsetType = UNSET
 
 
+@final
 class LoopDelivered(Fact, frozen=True, tag="delivered"):
     """What was delivered, by (loop, frame, arrival), and how many still wait in the instance."""
 
@@ -112,12 +115,14 @@ class LoopDelivered(Fact, frozen=True, tag="delivered"):
     retired: list[int] | UnsetType = UNSET
 
 
+@final
 class InstanceRetired(Fact, frozen=True, tag="retired"):
     """What the instance had accepted and never delivered."""
 
     undelivered: list[Event]
 
 
+@final
 class DeliveriesAcknowledged(Fact, frozen=True, tag="acknowledged"):
     """Kept deliveries up to the given number are gone."""
 
@@ -160,7 +165,7 @@ class EventGate(Struct, frozen=True, array_like=True, gc=False):
             if number in self.instances:
                 return Refused(EventRefusal.INSTANCE_OPEN, at="clip_instance", clip_instance=number)
         made_room = self._opening(number, rig)
-        return made_room if isinstance(made_room, Refused) else InstanceOpened(number, made_room)
+        return made_room if type(made_room) is Refused else InstanceOpened(number, made_room)
 
     def decide_enqueue(self, command: Enqueue, rig: Rig, epochs: Epochs) -> EventAccepted | Refused:
         """Accept one event into its loop's bucket, or name the first check that fails."""
@@ -175,7 +180,7 @@ class EventGate(Struct, frozen=True, array_like=True, gc=False):
                 return refused
         else:
             opening = self._opening(number, rig)
-            if isinstance(opening, Refused):
+            if type(opening) is Refused:
                 return opening
             made_room = opening
         if held is not None and held.remembered >= rig.events_per_instance:
@@ -219,7 +224,7 @@ class EventGate(Struct, frozen=True, array_like=True, gc=False):
         held = self.instances.get(number)
         if held is None:
             made_room = self._opening(number, rig)
-            return made_room if isinstance(made_room, Refused) else LoopDelivered([], None, 0, made_room)
+            return made_room if type(made_room) is Refused else LoopDelivered([], None, 0, made_room)
         if held.committed_loop is not None and command.loop < held.committed_loop:
             return Refused(
                 EventRefusal.LOOP_ROLLBACK, at="loop", by={"loop": held.committed_loop}, clip_instance=number
@@ -260,40 +265,36 @@ class EventGate(Struct, frozen=True, array_like=True, gc=False):
         self, command: EventCommand, fact: EventFact, rig: Rig, epochs: Epochs, *, at: int, touched: int
     ) -> "EventGate":
         """Apply what was decided at time `at`; `touched` is the character's new revision. Cannot refuse."""
-        match fact:
-            case InstanceOpened():
-                assert isinstance(command, Play)
-                layer = None if command.layer is UNSET else command.layer
-                data = None if command.data is UNSET else command.data
-                opened = ClipInstance(epochs(layer), at, touched, command.clip, layer, data)
-                return self._with(fact.clip_instance, opened, fact.retired)
-            case EventAccepted():
-                assert isinstance(command, Enqueue)
-                held = self.instances.get(command.clip_instance) or ClipInstance(epochs(None), at, touched)
-                if is_immediate(rig, command.kind):
-                    return self._with(
-                        command.clip_instance,
-                        held.with_seen(command.loop, (command.frame, command.kind), command.payload, touched),
-                        fact.retired,
-                    )
-                grown = payload_bytes(command.payload)
-                return self._with(
-                    command.clip_instance,
-                    held.with_waiting(command.loop, (command.frame, command.kind), command.payload, touched),
-                    fact.retired,
-                    grown=grown,
-                )
-            case LoopDelivered():
-                assert isinstance(command, CommitLoop)
-                return self._delivered(command, fact, rig, epochs, at=at, touched=touched)
-            case InstanceRetired():
-                assert isinstance(command, Retire)
-                return self._without(command.clip_instance, fact.undelivered)
-            case DeliveriesAcknowledged():
-                assert isinstance(command, Acknowledge)
-                return self._acknowledged(command.through)
-            case _:
-                assert_never(fact)
+        if type(fact) is EventAccepted:
+            assert type(command) is Enqueue
+            return self.evolve_enqueue(command, fact, rig, epochs, at=at, touched=touched)
+        if type(fact) is LoopDelivered:
+            assert type(command) is CommitLoop
+            return self._delivered(command, fact, rig, epochs, at=at, touched=touched)
+        if type(fact) is InstanceOpened:
+            assert type(command) is Play
+            layer = None if command.layer is UNSET else command.layer
+            data = None if command.data is UNSET else command.data
+            opened = ClipInstance(epochs(layer), at, touched, command.clip, layer, data)
+            return self._with(fact.clip_instance, opened, fact.retired)
+        if type(fact) is InstanceRetired:
+            assert type(command) is Retire
+            return self._without(command.clip_instance, fact.undelivered)
+        if type(fact) is DeliveriesAcknowledged:
+            assert type(command) is Acknowledge
+            return self._acknowledged(command.through)
+        assert_never(fact)
+
+    def evolve_enqueue(
+        self, command: Enqueue, fact: EventAccepted, rig: Rig, epochs: Epochs, *, at: int, touched: int
+    ) -> "EventGate":
+        """Let an accepted event wait, or remember its key when accepting it was the delivery."""
+        number, key, payload = command.clip_instance, (command.frame, command.kind), command.payload
+        held = self.instances.get(number) or ClipInstance(epochs(None), at, touched)
+        if rig.kinds is not None and rig.kinds[command.kind] == "immediate":
+            return self._with(number, held.with_seen(command.loop, key, payload, touched), fact.retired)
+        waiting = held.with_waiting(command.loop, key, payload, touched)
+        return self._with(number, waiting, fact.retired, grown=0 if payload is UNSET else payload_bytes(payload))
 
     def _with(
         self,

@@ -5,7 +5,7 @@ Source: the PlayableGraph swap article; contract, sections 7 and 10.
 
 from enum import StrEnum
 from math import sqrt
-from typing import Annotated, Any, assert_never
+from typing import Annotated, Any, assert_never, final
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -101,6 +101,7 @@ class Graph(Struct, frozen=True, gc=False):
     outputs: list[str]
 
 
+@final
 class GraphRequested(Fact, frozen=True, tag="requested"):
     """The new request's number, and the open one that lost to it."""
 
@@ -108,6 +109,7 @@ class GraphRequested(Fact, frozen=True, tag="requested"):
     superseded: int | None
 
 
+@final
 class GraphCommitted(Fact, frozen=True, tag="committed"):
     """One swap: the graph that is visible now, the one to release, the layers' new epochs, and the tokens that ended."""
 
@@ -117,6 +119,7 @@ class GraphCommitted(Fact, frozen=True, tag="committed"):
     ended: list[Token]
 
 
+@final
 class GraphWithdrawn(Fact, frozen=True, tag="withdrawn"):
     """No request is open; the active graph stays."""
 
@@ -166,18 +169,15 @@ class GraphSlot(Struct, frozen=True, array_like=True, gc=False):
 
     def evolve(self, command: GraphCommand, fact: GraphFact) -> "GraphSlot":
         """Apply what was decided. Cannot refuse."""
-        match fact:
-            case GraphRequested():
-                assert isinstance(command, RequestGraph)
-                return GraphSlot(self.active, self.epoch, fact.request, command.name, RequestState.OPEN)
-            case GraphCommitted():
-                latest, name = self.latest_request, self.latest_name
-                return GraphSlot(fact.active, self.epoch + 1, latest, name, RequestState.COMMITTED)
-            case GraphWithdrawn():
-                latest, name = self.latest_request, self.latest_name
-                return GraphSlot(self.active, self.epoch, latest, name, RequestState.WITHDRAWN)
-            case _:
-                assert_never(fact)
+        latest, name = self.latest_request, self.latest_name
+        if type(fact) is GraphRequested:
+            assert type(command) is RequestGraph
+            return GraphSlot(self.active, self.epoch, fact.request, command.name, RequestState.OPEN)
+        if type(fact) is GraphCommitted:
+            return GraphSlot(fact.active, self.epoch + 1, latest, name, RequestState.COMMITTED)
+        if type(fact) is GraphWithdrawn:
+            return GraphSlot(self.active, self.epoch, latest, name, RequestState.WITHDRAWN)
+        assert_never(fact)
 
 
 def evaluation_fault(evaluation: Evaluation, rule: GraphRule) -> str | None:

@@ -3,6 +3,7 @@
 import hashlib
 import re
 import unicodedata
+from functools import lru_cache
 from hmac import compare_digest
 from typing import Annotated
 
@@ -25,6 +26,7 @@ Name = Annotated[
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}")
 
 
+@lru_cache(65_536)
 def is_identifier(text: str) -> bool:
     """Say whether `text` may name a scene, character or rig in a path."""
     return _IDENTIFIER.fullmatch(text) is not None

@@ -3,10 +3,9 @@
 Source: 2026-07-23-1930; contract, section 5.
 """
 
-from collections.abc import Iterator
 from enum import StrEnum
 from math import isfinite
-from typing import Annotated
+from typing import Annotated, final
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -60,6 +59,7 @@ class CommitParameters(Command, frozen=True, tag="commit-parameters"):
     base_version: Number | UnsetType = UNSET
 
 
+@final
 class ParametersCommitted(Fact, frozen=True, tag="committed"):
     """The batch is visible as `version`; an empty batch leaves the version as it was."""
 
@@ -85,66 +85,81 @@ class Snapshot(Struct, frozen=True, array_like=True, gc=False):
 
     def decide(self, command: CommitParameters, rig: Rig) -> ParametersCommitted | Refused:
         """Validate the whole batch, then accept it once; or name the first check that fails and where."""
-        names = [_name(item, rig) for item in command.values]
-        if len(set(names)) < len(names) or not all(map(_fits, command.values, self._rules(names, rig))):
-            return self._refusal(command.values, names, rig)
+        if not _fits(command.values, rig):
+            refused = _refusal(command.values, rig)
+            if refused is not None:
+                return refused
         if rig.mode == "full":
-            missing = [name for name in rig.required if name not in names]
+            named = {_name(item, rig) for item in command.values}
+            missing = [name for name in rig.required if name not in named]
             if missing:
                 return Refused(ParameterRefusal.MISSING_PARAMETER, at=missing[0], missing=missing)
         if command.base_version is not UNSET and command.base_version != self.version:
             return Refused(ParameterRefusal.STALE_VERSION, at="base_version", by={"version": self.version})
-        return ParametersCommitted(self.version + 1 if names else self.version)
-
-    @staticmethod
-    def _rules(names: list[str | int], rig: Rig) -> Iterator[ParameterRule | None | UnsetType]:
-        """Give each name's rule: None where the rig declares nothing, UNSET where it does not declare this one."""
-        declared = rig.declared
-        for name in names:
-            if declared is None:
-                yield UNSET if type(name) is int else None
-            else:
-                yield declared.get(name, UNSET) if type(name) is str else UNSET
-
-    def _refusal(self, items: list[ParameterValue], names: list[str | int], rig: Rig) -> Refused:
-        """Walk the ladder rung by rung, each over the whole batch: the first rung that fails is the answer."""
-        seen: set[str | int] = set()
-        for item, name in zip(items, names, strict=True):
-            if name in seen:
-                return Refused(ParameterRefusal.DUPLICATE_PARAMETER, at=_as_sent(item))
-            seen.add(name)
-        rules = list(self._rules(names, rig))
-        for item in items:
-            if is_non_finite(item.value):
-                return Refused(ParameterRefusal.NON_FINITE_VALUE, at=_as_sent(item))
-        for item, rule in zip(items, rules, strict=True):
-            if rule is UNSET:
-                return Refused(ParameterRefusal.UNKNOWN_PARAMETER, at=_as_sent(item))
-        for item, rule in zip(items, rules, strict=True):
-            if not _has_type(item.value, rule):
-                return Refused(ParameterRefusal.TYPE_MISMATCH, at=_as_sent(item))
-        for item, rule in zip(items, rules, strict=True):
-            if not _in_range(item.value, rule):
-                return Refused(ParameterRefusal.OUT_OF_RANGE, at=_as_sent(item))
-        raise AssertionError("a batch that does not fit fails one rung of the ladder")
+        return ParametersCommitted(self.version + 1 if command.values else self.version)
 
     def evolve(self, command: CommitParameters, fact: ParametersCommitted, rig: Rig) -> "Snapshot":
         """Apply what was decided. In full mode a batch is the whole snapshot; a trigger's count never falls."""
         if fact.version == self.version:
             return self
+        declared = rig.declared
         if rig.mode == "full":
-            values = rig.defaults() | {
-                name: self.values[name] for name, rule in (rig.declared or {}).items() if rule.type == "trigger"
-            }
+            values = rig.defaults()
+            values.update({name: self.values[name] for name in values if declared and declared[name].type == "trigger"})
         else:
             values = self.values.copy()
         for item in command.values:
-            name = _name(item, rig)
-            assert type(name) is str, "an accepted batch names what the rig knows"
-            values[name] = _kept(
-                item.value, rig.declared[name] if rig.declared is not None else None, values.get(name, 0)
-            )
+            name = item.name if item.name is not UNSET else rig.names[item.id]  # type: ignore[index]  # one of both is there
+            values[name] = _kept(item.value, None if declared is None else declared[name], values.get(name, 0))
         return Snapshot(fact.version, values)
+
+
+def _fits(items: list[ParameterValue], rig: Rig) -> bool:
+    """Say whether a batch surely passes every rung; a batch that names parameters by id has to climb the ladder."""
+    declared = rig.declared
+    seen = set()
+    for item in items:
+        name, value = item.name, item.value
+        kind = type(value)
+        if name is UNSET or name in seen:
+            return False
+        seen.add(name)
+        if kind is bool:
+            if declared is None:
+                continue
+        elif not ((kind is float or kind is int) and -FLOAT32_INFINITE < value < FLOAT32_INFINITE):  # type: ignore[operator]  # a number
+            return False
+        if declared is not None:
+            rule = declared.get(name)
+            if rule is None or not _has_type(value, rule) or not _in_range(value, rule):
+                return False
+    return True
+
+
+def _refusal(items: list[ParameterValue], rig: Rig) -> Refused | None:
+    """Walk the ladder rung by rung, each over the whole batch: the first rung that fails is the answer."""
+    names = [_name(item, rig) for item in items]
+    seen: set[str | int] = set()
+    for item, name in zip(items, names, strict=True):
+        if name in seen:
+            return Refused(ParameterRefusal.DUPLICATE_PARAMETER, at=_as_sent(item))
+        seen.add(name)
+    for item in items:
+        if is_non_finite(item.value):
+            return Refused(ParameterRefusal.NON_FINITE_VALUE, at=_as_sent(item))
+    rules: list[ParameterRule | None] = []
+    for item, name in zip(items, names, strict=True):
+        rule = None if rig.declared is None or type(name) is int else rig.declared.get(str(name))
+        if type(name) is int or (rule is None and rig.declared is not None):
+            return Refused(ParameterRefusal.UNKNOWN_PARAMETER, at=_as_sent(item))
+        rules.append(rule)
+    for item, rule in zip(items, rules, strict=True):
+        if not _has_type(item.value, rule):
+            return Refused(ParameterRefusal.TYPE_MISMATCH, at=_as_sent(item))
+    for item, rule in zip(items, rules, strict=True):
+        if not _in_range(item.value, rule):
+            return Refused(ParameterRefusal.OUT_OF_RANGE, at=_as_sent(item))
+    return None
 
 
 def _name(item: ParameterValue, rig: Rig) -> str | int:
@@ -159,19 +174,9 @@ def _as_sent(item: ParameterValue) -> str:
     return item.name if item.name is not UNSET else str(item.id)
 
 
-def _fits(item: ParameterValue, rule: ParameterRule | UnsetType | None) -> bool:
-    """Say whether one value passes every rung: the fast way to a yes."""
-    return (
-        rule is not UNSET
-        and not is_non_finite(item.value)
-        and _has_type(item.value, rule)
-        and _in_range(item.value, rule)
-    )
-
-
-def _has_type(value: object, rule: ParameterRule | UnsetType | None) -> bool:
+def _has_type(value: object, rule: ParameterRule | None) -> bool:
     kind = type(value)
-    if rule is None or rule is UNSET:
+    if rule is None:
         return kind is float or kind is int or kind is bool
     if rule.type == "float":
         return kind is float or kind is int
@@ -182,9 +187,9 @@ def _has_type(value: object, rule: ParameterRule | UnsetType | None) -> bool:
     return value is True
 
 
-def _in_range(value: object, rule: ParameterRule | UnsetType | None) -> bool:
+def _in_range(value: object, rule: ParameterRule | None) -> bool:
     """Say whether a value of the right type is within its rule; a declared whole number is one that every client keeps."""
-    if rule is None or rule is UNSET or (type(value) is not int and type(value) is not float):
+    if rule is None or (type(value) is not int and type(value) is not float):
         return True
     if rule.type == "int" and not -NUMBER_MAX <= value <= NUMBER_MAX:
         return False

@@ -182,28 +182,27 @@ class Candidate:
 
     def decide(self, name: str | None, command: Command, mark: Mark | None = None) -> Record | Undecided:
         """Decide one command; when it was accepted the candidate has moved on. An Undecided leaves no trace."""
-        character = None if name is None else self.character(name)
-        if character is not None and type(command) not in _LIFE_COMMANDS:
-            rig = self.rigs[character.rig].rig
-            assert name is not None
-            answer = character.decide(command, Place(name, rig, self.scene.sealer))
-            if type(answer) is Refused:
-                return self._record(name, command, answer, character.revision, mark)
-            if type(answer) is Undecided:
-                return answer
-            assert isinstance(answer, Fact)
+        if name is None or type(command) in _LIFE_COMMANDS:
+            return self._decide_and_record_life(name, command, mark)
+        character = self.living.get(name) or self.character(name)
+        if character is None:
+            return self._decide_and_record_life(name, command, mark)
+        rig = self.rigs[character.rig].rig
+        answer = character.decide(command, Place(name, rig, self.scene.sealer))
+        if type(answer) is Undecided:
+            return answer
+        if type(answer) is not Refused:
             character = character.evolve(command, answer, rig, at=self.at)
             self.living[name] = character
-            return self._record(name, command, answer, character.revision, mark)
+        return self._record(name, command, answer, character.revision, mark)
+
+    def _decide_and_record_life(self, name: str | None, command: Command, mark: Mark | None) -> Record | Undecided:
+        character = None if name is None else self.character(name)
         decided = self._decide_life(name, character, command)
-        if type(decided) is Undecided:
+        if isinstance(decided, Undecided):
             return decided
-        assert not isinstance(decided, Undecided)
-        revision = 0 if character is None else character.revision
-        record = Record(name, command, decided, revision, mark)
-        if record.accepted:
-            return self.apply(record)
-        return self._record(name, command, decided, revision, mark)
+        record = Record(name, command, decided, 0 if character is None else character.revision, mark)
+        return self.apply(record)
 
     def answer(self, name: str | None, command: Command) -> Answer | Undecided:
         """Say how a command would be decided now; nothing moves on."""
@@ -217,14 +216,14 @@ class Candidate:
         name, command, answer = record.character, record.command, record.answer
         if type(answer) is Refused:
             return self._record(name, command, answer, record.revision, record.mark)
-        assert isinstance(answer, Fact)
-        if isinstance(command, _LIFE_COMMANDS_UNION):
-            revision = self._evolve_life(name, command, answer)
+        fact: Fact = answer
+        if type(command) in _LIFE_COMMANDS:
+            revision = self._evolve_life(name, command, fact)
         else:
             assert name is not None
             character = self.character(name)
             assert character is not None, "a fact concerns a character that is alive"
-            character = character.evolve(command, answer, self.rigs[character.rig].rig, at=self.at)
+            character = character.evolve(command, fact, self.rigs[character.rig].rig, at=self.at)
             self.living[name] = character
             revision = character.revision
         return self._record(name, command, answer, revision, record.mark)
@@ -377,5 +376,4 @@ class Candidate:
         self.floor, self.closes, self.marks = floor, True, {}
 
 
-_LIFE_COMMANDS_UNION = Spawn | Despawn | DeclareRig | CloseScene
 _LIFE_COMMANDS = frozenset({Spawn, Despawn, DeclareRig, CloseScene})

@@ -4,7 +4,7 @@ Source: 2026-08-03-1930; contract, section 4.
 """
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal, assert_never
+from typing import Annotated, Any, Literal, assert_never, final
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -75,6 +75,7 @@ class Fail(Command, frozen=True, tag="fail"):
     why: Annotated[str, Meta(min_length=1, max_length=1024)]
 
 
+@final
 class TransitionGranted(Fact, frozen=True, tag="granted"):
     """A new token, and the one that lost its right to it."""
 
@@ -82,24 +83,28 @@ class TransitionGranted(Fact, frozen=True, tag="granted"):
     superseded: Token | None
 
 
+@final
 class TransitionKept(Fact, frozen=True, tag="kept"):
     """The same transition is pending or committed already: its token, or none when nothing is pending."""
 
     token: Token | None
 
 
+@final
 class TransitionCommitted(Fact, frozen=True, tag="committed"):
     """The target is the layer's state now."""
 
     current: str
 
 
+@final
 class TransitionCancelled(Fact, frozen=True, tag="cancelled"):
     """The token ended; the state stayed."""
 
     current: str
 
 
+@final
 class TransitionFailed(Fact, frozen=True, tag="failed"):
     """The token ended as a failure; the state stayed."""
 
@@ -224,20 +229,18 @@ class TransitionArbiter(Struct, frozen=True, array_like=True, gc=False):
         self, command: Begin | Complete | Cancel | Fail, fact: TransitionFact, *, at: int
     ) -> "TransitionArbiter":
         """Apply what was decided at time `at`. Asks no rule and cannot refuse."""
-        match fact:
-            case TransitionGranted():
-                assert isinstance(command, Begin)
-                return self._granted(fact.token, command.data, at)
-            case TransitionCommitted():
-                return self._ended(COMMITTED, at)
-            case TransitionCancelled():
-                return self._ended(CANCELLED, at)
-            case TransitionFailed():
-                return self._ended(FAILED, at)
-            case TransitionKept():
-                return self
-            case _:
-                assert_never(fact)
+        if type(fact) is TransitionGranted:
+            assert type(command) is Begin
+            return self._granted(fact.token, command.data, at)
+        if type(fact) is TransitionCommitted:
+            return self._ended(COMMITTED, at)
+        if type(fact) is TransitionCancelled:
+            return self._ended(CANCELLED, at)
+        if type(fact) is TransitionFailed:
+            return self._ended(FAILED, at)
+        if type(fact) is TransitionKept:
+            return self
+        assert_never(fact)
 
     def _granted(self, token: Token, data: Any, at: int) -> "TransitionArbiter":
         assert token.seal is not UNSET

@@ -119,7 +119,7 @@ class Sequencer:
                 results.append(self._decide_keyed(candidate, submission.caller, addressed))
                 continue
             record = decide(addressed.character, addressed.command)
-            results.append(record if isinstance(record, Undecided) else Decided(candidate.sequence, at, record))
+            results.append(record if type(record) is Undecided else Decided(candidate.sequence, at, record))
         return results
 
     def _decide_keyed(self, candidate: Candidate, caller: str, addressed: Addressed) -> Result | Earlier:
@@ -130,7 +130,7 @@ class Sequencer:
         earlier = candidate.earlier(keyed)
         if earlier is None:
             record = candidate.decide(character, command, keyed)
-            return record if isinstance(record, Undecided) else Decided(candidate.sequence, candidate.at, record)
+            return record if type(record) is Undecided else Decided(candidate.sequence, candidate.at, record)
         sequence, fingerprint = earlier
         if fingerprint != keyed.fingerprint:
             return Undecided(Problem.KEY_REUSED, "this key was used with another command; make a new key for this one")
