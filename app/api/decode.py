@@ -27,7 +27,8 @@ _STRUCTS: dict[str, type[Command]] = {
     name_of(command): command for command in COMMANDS if command not in _NOT_FROM_BODIES
 }
 _WHOLE_NUMBERS = frozenset(
-    "life if_generation epoch generation base_version id clip_instance loop frame through request".split()
+    {"life", "if_generation", "epoch", "generation", "base_version", "id"}
+    | {"clip_instance", "loop", "frame", "through", "request"}
 )
 _OPAQUE = frozenset({"payload", "data", "value", "pose"})
 _DIGITS_MAX = 400

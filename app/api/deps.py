@@ -3,7 +3,6 @@
 from typing import Annotated, Any
 
 from fastapi import Depends, Path, Request
-
 from starlette.responses import Response
 
 from app.api import decode

@@ -19,10 +19,8 @@ from app.gates.graph import (
     Graph,
     GraphCommitted,
     GraphRefusal,
-    GraphRequested,
     GraphSlot,
     RequestGraph,
-    RequestState,
     SubmitCandidate,
     WithdrawGraph,
 )

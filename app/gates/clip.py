@@ -26,10 +26,10 @@ class Event(Struct, frozen=True, gc=False):
 class ClipInstance(Struct, frozen=True, array_like=True, gc=False):
     """One playing of one clip: its loop watermark and the keys it remembers.
 
-    `waiting` holds by loop and key what was accepted and not delivered: None, or a list of the one payload. `seen` holds by
-    loop and key what was delivered, as a digest of its payload. `first_loop` stands in for the watermark until
-    the first commit. `epoch` is that of the layer (or of graph `main`) when it was opened; `touched` orders instances by
-    their last accepted command. `opened_at` is milliseconds since 1970.
+    `waiting` holds by loop and key what was accepted and not delivered: None, or a list of the one payload. `seen`
+    holds by loop and key what was delivered, as a digest of its payload. `first_loop` stands in for the watermark until
+    the first commit. `epoch` is that of the layer (or of graph `main`) when it was opened; `touched` orders instances
+    by their last accepted command. `opened_at` is milliseconds since 1970.
     """
 
     epoch: int

@@ -137,8 +137,8 @@ Epochs = Callable[[str | None], int]
 class EventGate(Struct, frozen=True, array_like=True, gc=False):
     """All clip instances of a character, the numbers that are spent, and the deliveries that are kept.
 
-    `highest` is the highest number ever seen. Every number at or below `floor` is retired, and so are the runs in `retired`
-    ((first, last), ascending, above the floor). `waiting_bytes` is the compact JSON of all waiting payloads.
+    `highest` is the highest number ever seen. Every number at or below `floor` is retired, and so are the runs in
+    `retired` ((first, last), ascending, above the floor). `waiting_bytes` is the compact JSON of all waiting payloads.
     """
 
     instances: dict[int, ClipInstance] = {}
@@ -169,7 +169,7 @@ class EventGate(Struct, frozen=True, array_like=True, gc=False):
 
     def decide_enqueue(self, command: Enqueue, rig: Rig, epochs: Epochs) -> EventAccepted | Refused:
         """Accept one event into its loop's bucket, or name the first check that fails."""
-        kinds, number, loop = rig.kinds, command.clip_instance, command.loop
+        kinds, number = rig.kinds, command.clip_instance
         if kinds is not None and command.kind not in kinds:
             return Refused(EventRefusal.UNKNOWN_KIND, at="kind")
         held = self.instances.get(number)
@@ -320,7 +320,7 @@ class EventGate(Struct, frozen=True, array_like=True, gc=False):
             last_delivery = delivery.delivery
         return EventGate(
             instances,
-            number if number > self.highest else self.highest,
+            max(self.highest, number),
             floor,
             retired,
             self.waiting_bytes + grown,
@@ -387,7 +387,7 @@ def is_immediate(rig: Rig, kind: str) -> bool:
 
 
 def _retiring(floor: int, retired: tuple[tuple[int, int], ...], number: int) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """Add one number to the runs of retired ones, joining neighbours; the lowest run folds into the floor when there are too many."""
+    """Add one number to the runs of retired ones; of too many runs the lowest folds into the floor."""
     place = bisect_right(retired, (number, number))
     first, last = number, number
     before, after = list(retired[:place]), list(retired[place:])

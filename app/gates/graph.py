@@ -7,7 +7,7 @@ from enum import StrEnum
 from math import sqrt
 from typing import Annotated, Any, assert_never, final
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import Meta, Struct
 
 from app.gates.decision import Command, Fact, Refused
 from app.gates.identity import Name, Number, Token, has_control_characters
@@ -111,7 +111,7 @@ class GraphRequested(Fact, frozen=True, tag="requested"):
 
 @final
 class GraphCommitted(Fact, frozen=True, tag="committed"):
-    """One swap: the graph that is visible now, the one to release, the layers' new epochs, and the tokens that ended."""
+    """One swap: what is visible now, what to release, the layers' new epochs, and the tokens that ended."""
 
     active: Graph
     retire: Graph | None
@@ -181,7 +181,7 @@ class GraphSlot(Struct, frozen=True, array_like=True, gc=False):
 
 
 def evaluation_fault(evaluation: Evaluation, rule: GraphRule) -> str | None:
-    """Name what shows that the first frame was not evaluated: `evaluation`, `pose`, or a bone; None when nothing does."""
+    """Name what shows that no first frame was evaluated: `evaluation`, `pose` or a bone; None when nothing does."""
     if not evaluation.succeeded:
         return "evaluation"
     pose = evaluation.pose

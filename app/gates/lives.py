@@ -6,7 +6,7 @@ Source: contract, sections 9 and 10.
 import hashlib
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from app.gates.character import Character
 from app.gates.decision import Command, Fact
@@ -25,13 +25,13 @@ _deterministic = msgspec.msgpack.Encoder(order="deterministic")
 class Spawn(Command, frozen=True, tag="spawn"):
     """Start a life. Answers: Spawned, or a Problem (conflict, unknown rig).
 
-    `rig` names a declared rig, or `inline` brings one; neither means the default. `graphs` holds what is active from the
-    start, defaults filled in.
+    `rig` names a declared rig, or `inline` brings one; neither means the default. `graphs` holds what is active from
+    the start, defaults filled in.
     """
 
     rig: str | None = None
     inline: Rig | None = None
-    graphs: dict[str, Graph] = {}
+    graphs: dict[str, Graph] = field(default_factory=dict)
 
 
 class Despawn(Command, frozen=True, tag="despawn"):
@@ -164,7 +164,7 @@ def folded(floor: Remains, gone: Remains) -> Remains:
         max(floor.version, gone.version),
         max(floor.request, gone.request),
         {},
-        EventGate(highest=highest, floor=highest if highest else -1, last_delivery=last, acknowledged=last),
+        EventGate(highest=highest, floor=highest or -1, last_delivery=last, acknowledged=last),
         gone.died_at,
     )
 

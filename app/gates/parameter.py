@@ -109,7 +109,8 @@ class Snapshot(Struct, frozen=True, array_like=True, gc=False):
         else:
             values = self.values.copy()
         for item in command.values:
-            name = item.name if item.name is not UNSET else rig.names[item.id]  # type: ignore[index]  # one of both is there
+            name = _name(item, rig)
+            assert type(name) is str, "an accepted batch names what the rig knows"
             values[name] = _kept(item.value, None if declared is None else declared[name], values.get(name, 0))
         return Snapshot(fact.version, values)
 
@@ -120,14 +121,13 @@ def _fits(items: list[ParameterValue], rig: Rig) -> bool:
     seen = set()
     for item in items:
         name, value = item.name, item.value
-        kind = type(value)
         if name is UNSET or name in seen:
             return False
         seen.add(name)
-        if kind is bool:
+        if type(value) is bool:
             if declared is None:
                 continue
-        elif not ((kind is float or kind is int) and -FLOAT32_INFINITE < value < FLOAT32_INFINITE):  # type: ignore[operator]  # a number
+        elif (type(value) is not float and type(value) is not int) or not -FLOAT32_INFINITE < value < FLOAT32_INFINITE:
             return False
         if declared is not None:
             rule = declared.get(name)
@@ -188,7 +188,7 @@ def _has_type(value: object, rule: ParameterRule | None) -> bool:
 
 
 def _in_range(value: object, rule: ParameterRule | None) -> bool:
-    """Say whether a value of the right type is within its rule; a declared whole number is one that every client keeps."""
+    """Say whether a value of the right type is within its rule; a declared int must be one that every client keeps."""
     if rule is None or (type(value) is not int and type(value) is not float):
         return True
     if rule.type == "int" and not -NUMBER_MAX <= value <= NUMBER_MAX:

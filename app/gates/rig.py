@@ -44,8 +44,8 @@ class GraphRule(Struct, frozen=True, array_like=True):
 class Rig(Struct, frozen=True, array_like=True):
     """The whole contract. `declared` and `kinds` are None where anything is accepted.
 
-    Bounds: `loop_window` in loops, `events_per_instance` in remembered keys, `events_bytes` in bytes of waiting payload a
-    character, `instances_open` in clip instances, `deliveries_kept` in deliveries.
+    Bounds: `loop_window` in loops, `events_per_instance` in remembered keys, `events_bytes` in bytes of waiting payload
+    a character, `instances_open` in clip instances, `deliveries_kept` in deliveries.
     """
 
     layers: dict[str, LayerRule]

@@ -78,8 +78,8 @@ class SceneState(Struct, frozen=True, array_like=True):
 class Scene:
     """The adopted state of one scene. Readers may look at any time; only `adopt` changes it, in one step.
 
-    `sequence` is the last decision's, `at` its time (ms since 1970, never falling). A scene `exists` from its first spawn
-    or rig until it is closed.
+    `sequence` is the last decision's, `at` its time (ms since 1970, never falling). A scene `exists` from its first
+    spawn or rig until it is closed.
     """
 
     def __init__(self, name: str, secret: bytes, bounds: Bounds) -> None:
@@ -141,9 +141,9 @@ class Scene:
 class Candidate:
     """A turn's outcome so far, over an adopted scene that it leaves alone until it is adopted or dropped.
 
-    `living` and `dead` hold what was touched: a living character's newest value, a dead one's remains. `records` are the
-    decisions in order; the first has the sequence after the scene's. When it `closes` the scene, `gone` are the ids that
-    were held before.
+    `living` and `dead` hold what was touched: a living character's newest value, a dead one's remains. `records` are
+    the decisions in order; the first has the sequence after the scene's. When it `closes` the scene, `gone` are the ids
+    that were held before.
     """
 
     def __init__(self, scene: Scene, at: int) -> None:
@@ -166,7 +166,7 @@ class Candidate:
         return self.sequence - len(self.records) + 1
 
     def earlier(self, mark: Mark) -> tuple[int, bytes] | None:
-        """Give the sequence and the fingerprint of what was decided under a key before, in this turn or an earlier one."""
+        """Give the sequence and fingerprint of what was decided under a key before, in this turn or an earlier one."""
         held = self.marks.get((mark.caller, mark.key))
         if held is not None:
             return held[0], held[1].fingerprint

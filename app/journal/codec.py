@@ -58,7 +58,7 @@ class _StoredEntry(Struct, frozen=True, array_like=True, gc=False):
 
 class _StoredRecord(Struct, frozen=True, array_like=True, gc=False):
     character: str | None
-    command: Union[tuple(COMMANDS)]  # type: ignore[valid-type]  # the union of every command in the catalogue
+    command: Union[tuple(COMMANDS)]  # type: ignore[valid-type]  # noqa: UP007  # the union of all in the catalogue
     answer: Raw
     revision: int
     mark: Mark | None = None
@@ -101,9 +101,8 @@ _FACTS: dict[type[Command], dict[str, Any]] = {
 def encode_entry(*, at: int, first: int, records: list[Record]) -> bytes:
     """Pack one turn. A refused command is stored without its payload or data: only what explains the refusal."""
     touched = {record.character: None for record in records}
-    touched.pop(None, None)
     stored = [_without_payload(record) for record in records]
-    return _encode(_StoredEntry(FORMAT, RULES, at, first, list(touched), stored))  # type: ignore[arg-type]  # None is gone
+    return _encode(_StoredEntry(FORMAT, RULES, at, first, [name for name in touched if name is not None], stored))
 
 
 def decode_head(blob: bytes) -> EntryHead:

@@ -15,7 +15,6 @@ from app.settings import Settings
 from app.telemetry.log import log
 from app.telemetry.metrics import Metrics
 
-
 HISTORY_ENTRIES_READ = 32
 """How many entries one read of the history asks for."""
 
@@ -143,7 +142,8 @@ class Registry:
     ) -> AsyncIterator[tuple[int, int, Record | None]]:
         """Read decisions after a sequence, in order, each with its time: what is kept, while the caller wants more.
 
-        An entry that does not touch `character`, where one is named, is passed over as one step: its last sequence, no record.
+        An entry that does not touch `character`, where one is named, is passed over as one step: its last sequence, no
+        record.
 
         Raises:
             JournalUnavailable, JournalDamaged: The history cannot be read.

@@ -1,4 +1,4 @@
-"""The sequencer: one scene's turns. Decide all, append once, adopt, answer all; the only code that decides and waits."""
+"""The sequencer: one scene's turns. Decide all, append once, adopt, answer all: nothing else decides and waits."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -22,8 +22,8 @@ CONFLICTS_MAX = 8
 class Sequencer:
     """Decides what waits for one scene, one turn after another.
 
-    `scene` is the adopted state, for readers too; it is None until the scene was opened. Nobody is answered before the turn
-    is durable, and a turn that is not drops its candidate. `deciding` is what the present or last turn took.
+    `scene` is the adopted state, for readers too; it is None until the scene was opened. Nobody is answered before the
+    turn is durable, and a turn that is not drops its candidate. `deciding` is what the present or last turn took.
     """
 
     def __init__(

@@ -129,7 +129,8 @@ class SceneStore:
     async def checkpoint(self, scene: Scene) -> None:
         """Store what changed since the last checkpoint, then forget history that is beyond retention.
 
-        A journal that cannot take it now is no harm: the entries are there, and the next checkpoint holds these changes too.
+        A journal that cannot take it now is no harm: the entries are there, and the next checkpoint holds these changes
+        too.
         """
         scene.receipts.expire(at=scene.state.at)
         changed = {name: self._stored(scene, name) for name in self._changed}

@@ -31,8 +31,8 @@ class Difference(Struct, frozen=True):
 class SceneReport(Struct):
     """What was found in one scene.
 
-    `decided_again` counts the decisions that were decided anew; the others lie before the oldest state that is kept, and were
-    only read. `differences` lists the first of `found`.
+    `decided_again` counts the decisions that were decided anew; the others lie before the oldest state that is kept,
+    and were only read. `differences` lists the first of `found`.
     """
 
     scene: str
