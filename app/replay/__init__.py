@@ -1,0 +1,1 @@
+"""Playing recorded engine traces through a running service: a client, which knows the wire and nothing behind it."""

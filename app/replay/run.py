@@ -1,0 +1,49 @@
+"""A run: some traces through one service, the caller's or one of its own, a scene each."""
+
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+
+import httpx
+
+from app.replay.own import own_service
+from app.replay.player import Player, scene_of
+from app.replay.report import Report
+from app.replay.service import TIMEOUT_S_MAX, Service
+from app.replay.trace import Trace
+
+Advance = Callable[[int], None]
+"""Takes how many lines of a trace were played since the last call."""
+
+
+async def replay(
+    traces: Sequence[Trace],
+    *,
+    url: str | None = None,
+    scene: str | None = None,
+    journal: str | None = None,
+    started: Callable[[Trace], Advance] = lambda trace: lambda lines: None,
+) -> list[Report]:
+    """Play traces one after the other; give a report each. Without `url` a service is started, and stopped at the end.
+
+    Each trace has a scene of its own, new by default; `scene` names it, with the trace's name behind it where several
+    are played. `started` is called for each trace, and gives what is told of its progress.
+
+    Raises:
+        ServiceError: The service cannot be reached, does not start, or was lost on the way.
+        SceneTaken: The named scene holds characters of the trace already.
+    """
+    async with AsyncExitStack() as stack:
+        if url is None:
+            url = await stack.enter_async_context(own_service(journal))
+        client = await stack.enter_async_context(httpx.AsyncClient(base_url=url, timeout=TIMEOUT_S_MAX))
+        service = Service(client)
+        await service.reach()
+        reports = []
+        for trace in traces:
+            run = secrets.token_hex(4)
+            place = scene or scene_of(trace.name, run)
+            if scene is not None and len(traces) > 1:
+                place = scene_of(scene, trace.name)
+            reports.append(await Player(service, trace, scene=place, run=run, advance=started(trace)).play())
+        return reports
