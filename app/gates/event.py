@@ -3,7 +3,6 @@
 Source: 2026-07-29-2000; contract, sections 6 and 10.
 """
 
-from bisect import bisect_right
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, assert_never, final
@@ -12,11 +11,9 @@ from msgspec import UNSET, Struct, UnsetType
 
 from app.gates.clip import ClipInstance, Delivery, Event, payload_bytes, payload_digest
 from app.gates.decision import Command, Fact, Refused
-from app.gates.identity import NUMBER_MAX, Name, Number, has_control_characters
+from app.gates.identity import Name, Number, has_control_characters
 from app.gates.rig import Rig
-
-RETIRED_KEPT = 1024
-"""How many retired numbers above the floor an event gate remembers at the least."""
+from app.gates.spent import Runs, is_spent, spent
 
 INSTANCE_LEAD_MAX = 2**20
 """How far above the highest number seen a host may bring a new one."""
@@ -144,7 +141,7 @@ class EventGate(Struct, frozen=True, array_like=True, gc=False):
     instances: dict[int, ClipInstance] = {}
     highest: int = 0
     floor: int = -1
-    retired: tuple[tuple[int, int], ...] = ()
+    retired: Runs = ()
     waiting_bytes: int = 0
     deliveries: tuple[Delivery, ...] = ()
     last_delivery: int = 0
@@ -152,10 +149,7 @@ class EventGate(Struct, frozen=True, array_like=True, gc=False):
 
     def is_retired(self, number: int) -> bool:
         """Say whether a number that is not open was retired."""
-        if number <= self.floor:
-            return True
-        place = bisect_right(self.retired, (number, NUMBER_MAX + 1))
-        return place > 0 and number <= self.retired[place - 1][1]
+        return is_spent(self.floor, self.retired, number)
 
     def decide_play(self, command: Play, rig: Rig) -> InstanceOpened | Refused:
         """Open the next number, or the one the host brought. The layer, where one is named, is known."""
@@ -312,7 +306,7 @@ class EventGate(Struct, frozen=True, array_like=True, gc=False):
         if made_room is not UNSET:
             for other in made_room:
                 del instances[other]
-                floor, retired = _retiring(floor, retired, other)
+                floor, retired = spent(floor, retired, other)
         instances[number] = held
         deliveries, last_delivery = self.deliveries, self.last_delivery
         if delivery is not None:
@@ -348,7 +342,7 @@ class EventGate(Struct, frozen=True, array_like=True, gc=False):
     def _without(self, number: int, undelivered: list[Event]) -> "EventGate":
         instances = self.instances.copy()
         del instances[number]
-        floor, retired = _retiring(self.floor, self.retired, number)
+        floor, retired = spent(self.floor, self.retired, number)
         freed = sum(payload_bytes(event.payload) for event in undelivered)
         return EventGate(
             instances,
@@ -384,20 +378,3 @@ class EventGate(Struct, frozen=True, array_like=True, gc=False):
 def is_immediate(rig: Rig, kind: str) -> bool:
     """Say whether accepting an event of this kind delivers it."""
     return rig.kinds is not None and rig.kinds[kind] == "immediate"
-
-
-def _retiring(floor: int, retired: tuple[tuple[int, int], ...], number: int) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """Add one number to the runs of retired ones; of too many runs the lowest folds into the floor."""
-    place = bisect_right(retired, (number, number))
-    first, last = number, number
-    before, after = list(retired[:place]), list(retired[place:])
-    if before and before[-1][1] == number - 1:
-        first = before.pop()[0]
-    if after and after[0][0] == number + 1:
-        last = after.pop(0)[1]
-    runs = [*before, (first, last), *after]
-    if len(runs) > RETIRED_KEPT:
-        floor = runs.pop(0)[1]
-    while runs and runs[0][0] == floor + 1:
-        floor = runs.pop(0)[1]
-    return floor, tuple(runs)
