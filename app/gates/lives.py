@@ -98,7 +98,9 @@ class Remains(Struct, frozen=True, array_like=True, gc=False):
 def rig_key(spawn: Spawn) -> str:
     """Give the key of a spawn's rig in its scene; an inline rig's cannot be a declared name."""
     if spawn.inline is not None:
-        return "#" + hashlib.blake2b(_deterministic.encode(spawn.inline), digest_size=16).hexdigest()
+        # `names` follows from what is declared, and its keys are numbers, which have no deterministic encoding.
+        declared = msgspec.structs.replace(spawn.inline, names={})
+        return "#" + hashlib.blake2b(_deterministic.encode(declared), digest_size=16).hexdigest()
     return DEFAULT if spawn.rig is None else spawn.rig
 
 
