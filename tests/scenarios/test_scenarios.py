@@ -1,0 +1,41 @@
+"""Plays the scenarios: the specification of every answer, from outside and over HTTP."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.outcomes import OUTCOMES
+from tests.support.player import Send, play
+from tests.support.scenario import Scenario, outcomes, read_all
+from tests.support.served import served
+
+SCENARIOS = read_all(Path(__file__).parent)
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def send() -> Iterator[Send]:
+    with served() as send:
+        yield send
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
+def test_scenario(scenario: Scenario, send: Send):
+    play(scenario, send, f"scenario-{next(_numbers)}")
+
+
+@pytest.mark.parametrize("command", OUTCOMES)
+def test_every_outcome_of_a_command_has_a_scenario(command: str):
+    expected = {outcome for name, outcome in outcomes(SCENARIOS) if name == command}
+
+    assert set(OUTCOMES[command]) - expected == set()
+    assert expected - set(OUTCOMES[command]) == set()
+
+
+def test_titles_are_told_apart():
+    titles = [str(scenario) for scenario in SCENARIOS]
+
+    assert sorted(set(titles)) == sorted(titles)
