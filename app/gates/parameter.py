@@ -167,7 +167,7 @@ def _name(item: ParameterValue, rig: Rig) -> str | int:
     if item.name is not UNSET:
         return item.name
     assert item.id is not UNSET
-    return rig.names.get(item.id, item.id)
+    return rig.names.get(str(item.id), item.id)
 
 
 def _as_sent(item: ParameterValue) -> str:

@@ -44,6 +44,8 @@ class GraphRule(Struct, frozen=True, array_like=True):
 class Rig(Struct, frozen=True, array_like=True):
     """The whole contract. `declared` and `kinds` are None where anything is accepted.
 
+    `names` finds a parameter by its id, written as text: a rig has one digest, and only text keys can be put in order.
+
     Bounds: `loop_window` in loops, `events_per_instance` in remembered keys, `events_bytes` in bytes of waiting payload
     a character, `instances_open` in clip instances, `deliveries_kept` in deliveries.
     """
@@ -58,7 +60,7 @@ class Rig(Struct, frozen=True, array_like=True):
     instances_open: int
     deliveries_kept: int
     graphs: dict[str, GraphRule]
-    names: dict[int, str]
+    names: dict[str, str]
     required: tuple[str, ...]
 
     def defaults(self) -> dict[str, int | float | bool]:
@@ -93,7 +95,7 @@ def build_rig(
         instances_open=bounds["instances_open"],
         deliveries_kept=bounds["deliveries_kept"],
         graphs=graphs,
-        names={rule.id: name for name, rule in rules.items()},
+        names={str(rule.id): name for name, rule in rules.items()},
         required=tuple(name for name, rule in rules.items() if rule.required),
     )
 
