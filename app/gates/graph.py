@@ -91,6 +91,10 @@ class WithdrawGraph(Command, frozen=True, tag="withdraw-graph"):
     request: Number
     graph: Name = MAIN
 
+    def __post_init__(self) -> None:
+        if has_control_characters(self.graph):
+            raise ValueError("`graph` takes no control characters")
+
 
 class Graph(Struct, frozen=True, gc=False):
     """A graph that is or was active, and the request it answered (0 when the spawn brought it)."""
