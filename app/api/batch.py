@@ -45,9 +45,9 @@ def decoded(body: dict[str, Any], settings: Settings) -> list[Place]:
     commands = body.pop("commands", None)
     if body:
         unknown = next(iter(body))
-        raise ProblemError("invalid", f"Object contains unknown field `{unknown}`", at=unknown)
+        raise decode.misfit(body, f"Object contains unknown field `{unknown}`", settings, at=unknown)
     if type(commands) is not list:
-        raise ProblemError("invalid", "a batch is `commands`, a list", at="commands")
+        raise decode.misfit(commands, "a batch is `commands`, a list", settings, at="commands")
     limit = settings.batch_commands_max
     if len(commands) > limit:
         raise ProblemError("too-large", f"the batch has {len(commands)} commands", at="commands", limit=limit)

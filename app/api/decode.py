@@ -79,15 +79,26 @@ def _members_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_depth(settings: Settings) -> NoReturn:
+    raise _too_deep(settings)
+
+
+def _too_deep(settings: Settings) -> ProblemError:
     limit = settings.json_depth_max
-    raise ProblemError("too-large", f"the body is nested more than {limit} levels deep", limit=limit)
+    return ProblemError("too-large", f"the body is nested more than {limit} levels deep", limit=limit)
 
 
-def members(parsed: Any, *, at: str | None = None) -> dict[str, Any]:
+def misfit(value: Any, detail: str, settings: Settings, *, at: str | None = None) -> ProblemError:
+    """Give the problem of what does not fit its schema: `invalid`, unless it is nested too deep to be looked at."""
+    if _depth(value, settings.json_depth_max) > settings.json_depth_max:
+        return _too_deep(settings)
+    return ProblemError("invalid", detail, at=at)
+
+
+def members(parsed: Any, settings: Settings) -> dict[str, Any]:
     """Give the members of a body that must be an object."""
     if type(parsed) is dict:
         return parsed
-    raise ProblemError("invalid", "the body must be an object", at=at)
+    raise misfit(parsed, "the body must be an object", settings)
 
 
 def command(name: str, fields: dict[str, Any], settings: Settings) -> Command:
@@ -97,10 +108,10 @@ def command(name: str, fields: dict[str, Any], settings: Settings) -> Command:
         ProblemError: `invalid` for what does not fit the schema, `too-large` for what is beyond a limit.
     """
     if "command" in fields:
-        raise ProblemError("invalid", "Object contains unknown field `command`", at="command")
+        raise misfit(fields, "Object contains unknown field `command`", settings, at="command")
     struct = _STRUCTS.get(name)
     if struct is None:
-        return _life_command(name, fields)
+        return _life_command(name, fields, settings)
     try:
         typed = _convert(fields, struct)
     except msgspec.ValidationError:
@@ -123,13 +134,11 @@ def _checked_data(typed: Any, settings: Settings) -> Any:
 
 def _typed_exactly(fields: dict[str, Any], struct: type[Command], settings: Settings) -> Command:
     """Try again with 4.0 as 4 where a whole number is wanted; else say what is wrong."""
-    if _depth(fields, settings.json_depth_max) > settings.json_depth_max:
-        _refuse_depth(settings)
     try:
         return msgspec.convert(_with_whole_numbers(fields), struct)
     except msgspec.ValidationError as error:
         detail, _, path = str(error).partition(" - at `$.")
-        raise ProblemError("invalid", detail, at=path.rstrip("`") or None) from error
+        raise misfit(fields, detail, settings, at=path.rstrip("`") or None) from error
 
 
 def _with_whole_numbers(value: Any) -> Any:
@@ -218,7 +227,7 @@ _CHECKS: dict[type[Command], Callable[[Any, Settings], Any]] = {
 }
 
 
-def _life_command(name: str, fields: dict[str, Any]) -> Command:
+def _life_command(name: str, fields: dict[str, Any], settings: Settings) -> Command:
     try:
         match name:
             case "spawn":
@@ -226,16 +235,16 @@ def _life_command(name: str, fields: dict[str, Any]) -> Command:
             case "despawn":
                 return DespawnBody.model_validate(fields).to_command()
             case _:
-                raise ProblemError("invalid", f"there is no command {name[:64]!r}", at="command")
+                raise misfit(fields, f"there is no command {name[:64]!r}", settings, at="command")
     except ValidationError as error:
-        raise invalid(error) from error
+        raise invalid(error, fields, settings) from error
 
 
-def invalid(error: ValidationError) -> ProblemError:
+def invalid(error: ValidationError, fields: dict[str, Any], settings: Settings) -> ProblemError:
     """Say what pydantic found first, without the input."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     at = ".".join(str(part) for part in first["loc"])
-    return ProblemError("invalid", first["msg"], at=at or None)
+    return misfit(fields, first["msg"], settings, at=at or None)
 
 
 def addressed(item: Any, settings: Settings) -> Addressed:
@@ -244,7 +253,7 @@ def addressed(item: Any, settings: Settings) -> Addressed:
     Raises:
         ProblemError: As `command`; the rest of the batch is none the worse for it.
     """
-    fields = members(item)
+    fields = members(item, settings)
     name, character, idempotency_key = (
         fields.pop("command", None),
         fields.pop("character", None),

@@ -101,7 +101,8 @@ async def body_of(request: Request) -> bytes:
 
 async def members_of(request: Request) -> dict[str, Any]:
     """Read the body as one JSON object."""
-    return decode.members(decode.parse(await body_of(request), settings_of(request)))
+    settings = settings_of(request)
+    return decode.members(decode.parse(await body_of(request), settings), settings)
 
 
 def key_of(request: Request) -> str | None:

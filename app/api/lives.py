@@ -24,10 +24,11 @@ router = APIRouter(prefix="/v1/scenes/{scene}", tags=["lives"])
 @router.put("/rigs/{rig}", status_code=201, openapi_extra=takes(RigBody), responses={200: {"description": "Equal."}})
 async def declare_rig(request: Request, registry: RegistryDep, scene: SceneName, rig: RigName) -> Response:
     """Declare or redeclare a rig of the scene; refused while living characters use another of that name."""
+    fields = await members_of(request)
     try:
-        body = RigBody.model_validate(await members_of(request))
+        body = RigBody.model_validate(fields)
     except ValidationError as error:
-        raise decode.invalid(error) from error
+        raise decode.invalid(error, fields, settings_of(request)) from error
     command = DeclareRig(name=rig, rig=body.to_rig())
     [result] = await registry.submit(scene, [Addressed(None, command, key_of(request))])
     fact = decided(result).record.answer
