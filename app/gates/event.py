@@ -372,7 +372,8 @@ class EventGate(Struct, frozen=True, array_like=True, gc=False):
 
     def next_life(self) -> "EventGate":
         """Start a new life: every number seen is spent; deliveries and their numbers go on (contract, section 10)."""
-        return EventGate({}, self.highest, self.highest, (), 0, self.deliveries, self.last_delivery, self.acknowledged)
+        floor = self.highest if self.highest or 0 in self.instances else self.floor
+        return EventGate({}, self.highest, floor, (), 0, self.deliveries, self.last_delivery, self.acknowledged)
 
 
 def is_immediate(rig: Rig, kind: str) -> bool:

@@ -158,6 +158,7 @@ def remains(character: Character, rig: Rig, *, sequence: int) -> Remains:
 def folded(floor: Remains, gone: Remains) -> Remains:
     """Raise a scene's floor above an id that is forgotten; its deliveries and trigger counts end with it."""
     highest = max(floor.events.highest, gone.events.highest)
+    lowest = max(floor.events.floor, gone.events.floor)
     last = max(floor.events.last_delivery, gone.events.last_delivery)
     return Remains(
         max(floor.life, gone.life),
@@ -166,7 +167,7 @@ def folded(floor: Remains, gone: Remains) -> Remains:
         max(floor.version, gone.version),
         max(floor.request, gone.request),
         {},
-        EventGate(highest=highest, floor=highest or -1, last_delivery=last, acknowledged=last),
+        EventGate(highest=highest, floor=lowest, last_delivery=last, acknowledged=last),
         gone.died_at,
     )
 

@@ -23,7 +23,9 @@ def is_spent(floor: int, runs: Runs, number: int) -> bool:
 
 
 def spent(floor: int, runs: Runs, number: int) -> tuple[int, Runs]:
-    """Add one number, joining neighbours; of too many runs the lowest folds into the floor."""
+    """Add one number, joining neighbours; of too many runs the lowest folds into the floor, which never falls."""
+    if number <= floor:
+        return floor, runs
     place = bisect_right(runs, (number, number))
     first, last = number, number
     before, after = list(runs[:place]), list(runs[place:])
