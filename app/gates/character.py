@@ -55,10 +55,19 @@ class Place(Struct, frozen=True, gc=False):
     sealer: Sealer
 
 
+class Carried(Struct, frozen=True, array_like=True, gc=False):
+    """Numbers of former lives that a later life must go on from, and that the present one has no gate to hold."""
+
+    epoch: int = 0
+    request: int = 0
+    triggers: dict[str, int] = {}
+
+
 class Character(Struct, frozen=True, array_like=True, gc=False):
     """Everything a living character is. It never changes: a command that is accepted makes another.
 
     `rig` names the scene's rig that it was spawned with; `declared` is a digest of the spawn, defaults filled in.
+    `carried` is there when that rig lacks layers, graphs or triggers that a former life had.
     """
 
     life: int
@@ -69,6 +78,7 @@ class Character(Struct, frozen=True, array_like=True, gc=False):
     parameters: Snapshot
     events: EventGate
     graphs: dict[str, GraphSlot]
+    carried: Carried | None = None
 
     def decide(self, command: Command, place: Place) -> Answer | Undecided:
         """Decide one command on this value; it stays as it is whatever the answer."""
@@ -91,8 +101,9 @@ class Character(Struct, frozen=True, array_like=True, gc=False):
         """Put one layer's arbiter in its place."""
         layers = self.layers.copy()
         layers[layer] = arbiter
+        revision, parameters, events = self.revision + 1, self.parameters, self.events
         return Character(
-            self.life, self.rig, self.declared, self.revision + 1, layers, self.parameters, self.events, self.graphs
+            self.life, self.rig, self.declared, revision, layers, parameters, events, self.graphs, self.carried
         )
 
 
@@ -215,21 +226,28 @@ def _evolve_parameters(self: Character, command: CommitParameters, fact: Any, ri
     parameters = self.parameters.evolve(command, fact, rig)
     if parameters is self.parameters:
         return self
+    revision, layers, events = self.revision + 1, self.layers, self.events
     return Character(
-        self.life, self.rig, self.declared, self.revision + 1, self.layers, parameters, self.events, self.graphs
+        self.life, self.rig, self.declared, revision, layers, parameters, events, self.graphs, self.carried
     )
 
 
 def _evolve_enqueue(self: Character, command: Enqueue, fact: Any, rig: Rig, at: int) -> Character:
     revision = self.revision + 1
     events = self.events.evolve_enqueue(command, fact, rig, self.epoch, at=at, touched=revision)
-    return Character(self.life, self.rig, self.declared, revision, self.layers, self.parameters, events, self.graphs)
+    layers, parameters = self.layers, self.parameters
+    return Character(
+        self.life, self.rig, self.declared, revision, layers, parameters, events, self.graphs, self.carried
+    )
 
 
 def _evolve_events(self: Character, command: Any, fact: Any, rig: Rig, at: int) -> Character:
     revision = self.revision if type(command) is Acknowledge else self.revision + 1
     events = self.events.evolve(command, fact, rig, self.epoch, at=at, touched=revision)
-    return Character(self.life, self.rig, self.declared, revision, self.layers, self.parameters, events, self.graphs)
+    layers, parameters = self.layers, self.parameters
+    return Character(
+        self.life, self.rig, self.declared, revision, layers, parameters, events, self.graphs, self.carried
+    )
 
 
 def _evolve_graphs(self: Character, command: Any, fact: Any, rig: Rig, at: int) -> Character:
@@ -237,9 +255,8 @@ def _evolve_graphs(self: Character, command: Any, fact: Any, rig: Rig, at: int) 
     layers = self.layers
     if type(fact) is GraphCommitted:
         layers = {name: arbiter.next_epoch() if name in fact.epochs else arbiter for name, arbiter in layers.items()}
-    return Character(
-        self.life, self.rig, self.declared, self.revision + 1, layers, self.parameters, self.events, graphs
-    )
+    revision, parameters, events = self.revision + 1, self.parameters, self.events
+    return Character(self.life, self.rig, self.declared, revision, layers, parameters, events, graphs, self.carried)
 
 
 _DECIDE: dict[type[Command], Callable[[Character, Any, Place], Answer | Undecided]] = {

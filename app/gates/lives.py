@@ -8,7 +8,7 @@ import hashlib
 import msgspec
 from msgspec import Struct, field
 
-from app.gates.character import Character
+from app.gates.character import PARAMETERS_MAX, Carried, Character
 from app.gates.decision import Command, Fact
 from app.gates.event import EventGate
 from app.gates.graph import Graph, GraphSlot, RequestState
@@ -126,6 +126,8 @@ def newborn(spawn: Spawn, rig: Rig, before: Remains, *, at: int) -> Character:
     epoch = before.epoch + 1
     values = rig.defaults()
     values.update({name: count for name, count in before.triggers.items() if _is_trigger(rig, name)})
+    unheld = {name: count for name, count in before.triggers.items() if not _is_trigger(rig, name)}
+    is_held = not unheld and rig.layers and rig.graphs
     active = active_graphs(spawn, rig)
     ended = RequestState.ENDED if before.request else RequestState.NONE
     return Character(
@@ -137,19 +139,22 @@ def newborn(spawn: Spawn, rig: Rig, before: Remains, *, at: int) -> Character:
         Snapshot(before.version + 1, values),
         before.events,
         {name: GraphSlot(active.get(name), 1, before.request, "", ended) for name in rig.graphs},
+        None if is_held else Carried(before.epoch, before.request, unheld),
     )
 
 
 def remains(character: Character, rig: Rig, *, sequence: int) -> Remains:
-    """Keep of a life that ends what its id's next life must be above."""
-    triggers = {name: int(value) for name, value in character.parameters.values.items() if _is_trigger(rig, name)}
+    """Keep of a life that ends what its id's next life must be above: of triggers the last 4,096."""
+    carried = character.carried or Carried()
+    held = {name: int(value) for name, value in character.parameters.values.items() if _is_trigger(rig, name)}
+    triggers = carried.triggers | held if carried.triggers else held
     return Remains(
         character.life,
         character.revision + 1,
-        max((arbiter.epoch for arbiter in character.layers.values()), default=character.life),
+        max((arbiter.epoch for arbiter in character.layers.values()), default=carried.epoch),
         character.parameters.version,
-        max((slot.latest_request for slot in character.graphs.values()), default=0),
-        triggers,
+        max((slot.latest_request for slot in character.graphs.values()), default=carried.request),
+        dict(list(triggers.items())[-PARAMETERS_MAX:]),
         character.events.next_life(),
         sequence,
     )
@@ -194,6 +199,7 @@ def without_deliveries(character: Character) -> Character:
         character.parameters,
         events,
         character.graphs,
+        character.carried,
     )
 
 
