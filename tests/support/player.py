@@ -130,7 +130,8 @@ class _Expected:
                 yield from self._of_problem(response, came)
             case "=":
                 yield from _of_status(self.words[0], response)
-                yield from differences(self.json, came)
+                if self.json:
+                    yield from differences(self.json, came)
             case _:
                 yield from _of_success(response, came)
         for key, value in self.headers:
