@@ -31,7 +31,7 @@ class Settings(BaseSettings):
     turn_commands_max: Positive = Field(4_096, description="About how many commands one turn decides together.")
     scene_idle_ms: Positive = Field(60_000, description="Time without traffic after which a scene leaves memory, ms.")
     scenes_open_max: Positive = Field(4_096, description="Most scenes held in memory; beyond, the idlest goes early.")
-    hot_characters_max: Positive = Field(4_096, description="Most characters of a scene held as live values.")
+    hot_characters_max: Positive = Field(1_024, description="Most characters of a scene held as live values.")
     remains_max: Positive = Field(10_000, description="Most dead character ids a scene remembers one by one.")
     rigs_max: Positive = Field(1_000, description="Most rigs of one scene.")
     receipts_max: Positive = Field(10_000, description="Most idempotency keys kept for one caller and scene.")

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from app.api import decode
 from app.api.answers import answer_of
 from app.api.contract import BATCH
-from app.api.deps import RegistryDep, SceneName, members_of, settings_of
+from app.api.deps import members_of, registry_of, scene_in, settings_of
 from app.api.problems import ProblemError
 from app.sequencing.mailbox import Addressed
 from app.settings import Settings
@@ -21,11 +21,13 @@ Place = Addressed | ProblemError
 
 
 @router.post("/batch", openapi_extra=BATCH)
-async def batch(request: Request, scene: SceneName, registry: RegistryDep) -> Response:
+async def batch(request: Request) -> Response:
     """Decide many commands, each on its own; an answer stands where its command stood."""
-    settings = settings_of(request)
+    settings, scene = settings_of(request), scene_in(request)
     places = decoded(await members_of(request), settings)
-    results = iter(await registry.submit(scene, [place for place in places if isinstance(place, Addressed)]))
+    results = iter(
+        await registry_of(request).submit(scene, [place for place in places if isinstance(place, Addressed)])
+    )
     retry_after = settings.retry_after_s
     answers = [
         answer_of(next(results), retry_after=retry_after)

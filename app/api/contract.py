@@ -58,8 +58,20 @@ _KEY = {
     "in": "header",
     "required": False,
     "description": "8 to 255 visible ASCII characters, quoted or bare. The same key gives the same answer.",
-    "schema": {"type": "string"},
+    "schema": {"type": "string", "pattern": '^([!-~]{8,255}|"[!-~]{8,255}")$'},
 }
+KEYED: dict[str, Any] = {"parameters": [_KEY]}
+"""The description of a route that takes an idempotency key and no body."""
+_PATH = [
+    {
+        "name": name,
+        "in": "path",
+        "required": True,
+        "description": f"The {name}'s id.",
+        "schema": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$"},
+    }
+    for name in ("scene", "character")
+]
 _PROBLEM = {
     "description": "No gate decided.",
     "content": {MEDIA_TYPE: {"schema": {"$ref": _REF.format(name="Problem")}}},
@@ -70,6 +82,12 @@ _PROBLEM = {
 def _struct_schemas() -> tuple[dict[type[Any], dict[str, Any]], dict[str, Any]]:
     structs: list[type[Any]] = [*_STRUCTS, *_FACTS, Despawned, SpawnedAnswer, Refused]
     schemas, components = msgspec.json.schema_components(structs, ref_template=_REF)
+    for command in _STRUCTS:
+        # The path says which command it is; a body that says it too is invalid.
+        component = components[command.__name__]
+        del component["properties"]["command"]
+        component["required"] = [field for field in component["required"] if field != "command"]
+    components["ParameterValue"]["oneOf"] = [{"required": ["name"]}, {"required": ["id"]}]
     return dict(zip(structs, schemas, strict=True)), dict(components)
 
 
@@ -113,7 +131,7 @@ def describes(command: type[Command]) -> dict[str, Any]:
     refused = ", ".join(f"`{refusal}`{' (retryable)' if refusal in RETRYABLE else ''}" for refusal in entry.refusals)
     body = {"schema": _schema(command), "examples": {name: {"value": EXAMPLES[name]}}}
     return {
-        "parameters": [_KEY],
+        "parameters": [*_PATH, _KEY],
         "requestBody": {"required": True, "content": {"application/json": body}},
         "responses": {
             "200": {
@@ -157,6 +175,7 @@ def _batch() -> dict[str, Any]:
     }
     body = {"schema": schema, "examples": {"batch": {"value": {"commands": examples}}}}
     return {
+        "parameters": _PATH[:1],
         "requestBody": {"required": True, "content": {"application/json": body}},
         "responses": {
             "200": {

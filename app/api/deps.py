@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from app.api import decode
 from app.api.answers import answer_response
+from app.api.bodies import IDENTIFIER_PATTERN
 from app.api.problems import ProblemError
 from app.gates.decision import Command
 from app.gates.identity import is_identifier
@@ -33,17 +34,21 @@ def _identifier(name: str, at: str) -> str:
     return name
 
 
-async def scene_name(scene: Annotated[str, Path(description="The scene's id.")]) -> str:
+def _in_path(description: str) -> Any:
+    return Path(description=description, json_schema_extra={"pattern": IDENTIFIER_PATTERN})
+
+
+async def scene_name(scene: Annotated[str, _in_path("The scene's id.")]) -> str:
     """Give the scene in the path."""
     return _identifier(scene, "scene")
 
 
-async def character_name(character: Annotated[str, Path(description="The character's id.")]) -> str:
+async def character_name(character: Annotated[str, _in_path("The character's id.")]) -> str:
     """Give the character in the path."""
     return _identifier(character, "character")
 
 
-async def rig_name(rig: Annotated[str, Path(description="The rig's name.")]) -> str:
+async def rig_name(rig: Annotated[str, _in_path("The rig's name.")]) -> str:
     """Give the rig in the path."""
     return _identifier(rig, "rig")
 
@@ -111,8 +116,19 @@ def key_of(request: Request) -> str | None:
     return None if header is None else decode.key(header)
 
 
-async def decided_by(actor: Actor, name: str, request: Request) -> Response:
-    """Decode the body as the command `name`, have the actor decide it, and answer."""
-    key = key_of(request)
+def actor_in(request: Request) -> Actor:
+    """Give the actor of the character in the path, without the cost of a dependency: commands are hot."""
+    path = request.path_params
+    return registry_of(request).actor(_identifier(path["scene"], "scene"), _identifier(path["character"], "character"))
+
+
+def scene_in(request: Request) -> str:
+    """Give the scene in the path, without the cost of a dependency."""
+    return _identifier(request.path_params["scene"], "scene")
+
+
+async def decided_by(name: str, request: Request) -> Response:
+    """Decode the body as the command `name`, have the character in the path decide it, and answer."""
+    actor, key = actor_in(request), key_of(request)
     command: Command = decode.command(name, await members_of(request), settings_of(request))
     return answer_response(await actor.submit(command, key=key))

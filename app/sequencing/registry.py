@@ -177,7 +177,7 @@ class Registry:
             task = asyncio.create_task(self._run(held), name=f"scene {scene}")
             task.add_done_callback(_log_failure)
             self._tasks[scene] = task
-            self.metrics.open_scenes.set(len(self._held))
+            self.metrics.open_scenes = len(self._held)
             if self._sweeper is None:
                 self._sweeper = asyncio.create_task(self._sweep(), name="idle scenes")
         self._leaving.discard(scene)
@@ -217,7 +217,7 @@ class Registry:
         self._tasks.pop(scene, None)
         self._touched.pop(scene, None)
         self._leaving.discard(scene)
-        self.metrics.open_scenes.set(len(self._held))
+        self.metrics.open_scenes = len(self._held)
 
     def _ask_to_leave(self, scene: str) -> None:
         self._leaving.add(scene)

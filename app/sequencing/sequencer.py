@@ -1,10 +1,9 @@
 """The sequencer: one scene's turns. Decide all, append once, adopt, answer all: nothing else decides and waits."""
 
-from collections import Counter
 from collections.abc import Callable
 
 from app.gates.catalogue import COMMANDS, name_of, outcome_of
-from app.gates.decision import Problem, Undecided
+from app.gates.decision import Command, Problem, Undecided
 from app.gates.receipt import mark
 from app.gates.scene import Candidate, Record, Scene
 from app.journal.codec import encode_entry
@@ -156,7 +155,11 @@ class Sequencer:
 
 def outcomes(records: list[Record]) -> dict[tuple[str, str, str], int]:
     """Count decisions by gate, command and outcome, as the metrics label them."""
-    counted = Counter((type(record.command), outcome_of(record.answer)) for record in records)
+    counted: dict[tuple[type[Command], str], int] = {}
+    for record in records:
+        decided = (type(record.command), outcome_of(record.answer))
+        counted[decided] = counted.get(decided, 0) + 1
     return {
-        (COMMANDS[command].gate, name_of(command), outcome): number for (command, outcome), number in counted.items()
+        (COMMANDS[command].gate, name_of(command), str(outcome)): number
+        for (command, outcome), number in counted.items()
     }

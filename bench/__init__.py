@@ -1,0 +1,1 @@
+"""Benchmarks: posegate beside what a user would write instead, in one run, as ratios."""

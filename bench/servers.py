@@ -1,0 +1,47 @@
+"""Servers under test: started on the first core, with the load on the second, and always stopped."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def pin(core: int) -> None:
+    """Keep this process on one core, where the machine has more than one."""
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[core % len(cores)]})
+
+
+@contextmanager
+def served(*arguments: str, environment: dict[str, str] | None = None) -> Iterator[tuple[str, int, int]]:
+    """Run `python -m …`, wait until it says where it listens, and give host, port and process id."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, **(environment or {})},
+        preexec_fn=lambda: pin(0),  # noqa: PLW1509  # the bench has no threads when it starts a server
+    )
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            said = re.search(r"http://([\d.]+):(\d+)", line)
+            if said:
+                yield said[1], int(said[2]), process.pid
+                return
+        raise RuntimeError(f"{arguments} stopped before it listened")
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def resident_bytes(pid: int) -> int:
+    """Give a process's resident memory."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
