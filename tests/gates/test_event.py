@@ -6,7 +6,7 @@ import pytest
 from msgspec import UNSET
 
 from app.gates.clip import Event
-from app.gates.event import INSTANCE_LEAD_MAX, Acknowledge, CommitLoop, Enqueue, EventRefusal, Play, Retire
+from app.gates.event import INSTANCE_LEAD_MAX, Acknowledge, CommitLoop, Enqueue, Play, Retire
 from app.gates.graph import RequestGraph
 from app.gates.rig import Rig
 from tests.support.played import Played
@@ -122,25 +122,6 @@ def test_retire_and_ack_answer_for_what_never_was():
     assert played.word(Retire(clip_instance=5)) == "retired_instance"
     assert played.word(Acknowledge(through=1)) == "unknown_delivery"
     assert played.word(Acknowledge(through=0)) == "acknowledged"
-
-
-def test_every_refusal_of_the_gate_is_listed():
-    assert {refusal.value for refusal in EventRefusal} == {
-        "unknown_instance",
-        "unknown_layer",
-        "unknown_kind",
-        "retired_instance",
-        "instance_out_of_range",
-        "instance_open",
-        "instances_full",
-        "stale_epoch",
-        "late_loop",
-        "beyond_window",
-        "duplicate",
-        "queue_full",
-        "loop_rollback",
-        "unknown_delivery",
-    }
 
 
 # Loops

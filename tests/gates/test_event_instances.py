@@ -1,4 +1,4 @@
-"""The event gate's bounds: which instances are open, which numbers are spent, what waits. Contract, sections 6 and 10."""
+"""The event gate's bounds: which instances are open, which numbers are spent, what waits."""
 
 from typing import Any
 

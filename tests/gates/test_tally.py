@@ -1,0 +1,62 @@
+"""Tallies: what was refused, beside the gates. Contract, section 4, "Tallies per layer"."""
+
+from app.gates.decision import Refused
+from app.gates.event import Enqueue
+from app.gates.identity import Token
+from app.gates.tally import LastRefusal, LayerTally, Tally, count, counts, prune
+from app.gates.transition import Begin, Cancel, Complete, Fail
+from tests.support.rigs import candidate
+
+TOKEN = Token("hero", "base", 1, 1, "Idle", "Run")
+EVENT = Enqueue(clip_instance=4, loop=0, frame=0, kind="step")
+
+
+def tallied(*refusals: tuple[object, str]) -> Tally:
+    tally = Tally({}, {}, {})
+    for command, outcome in refusals:
+        count(tally, command, Refused(outcome))  # type: ignore[arg-type]  # every one is a command
+    return tally
+
+
+def test_late_tokens_of_either_kind_are_stale():
+    tally = tallied(
+        (Complete(token=TOKEN), "stale_generation"),
+        (Cancel(token=TOKEN), "stale_epoch"),
+        (Fail(token=TOKEN, why="no clip"), "stale_generation"),
+        (Complete(token=TOKEN), "already_completed"),
+        (Complete(token=TOKEN), "unknown_token"),
+        (Complete(token=TOKEN), "already_cancelled"),
+        (Complete(token=TOKEN), "stale_life"),
+    )
+
+    assert tally.layers == {"base": LayerTally(stale=3, already_completed=1, unknown=1)}
+
+
+def test_suppressed_doubles_are_counted_by_instance():
+    tally = tallied((EVENT, "duplicate"), (EVENT, "duplicate"), (EVENT, "late_loop"))
+
+    assert tally.suppressed == {4: 2}
+
+
+def test_the_last_refused_candidate_of_a_graph_is_shown():
+    tally = tallied((candidate(2), "missing_output"), (candidate(3), "stale_request"))
+
+    assert tally.last_refusals == {"main": LastRefusal(3, "stale_request")}
+
+
+def test_other_commands_are_not_tallied():
+    assert not counts(Begin(layer="base", target="Run"))
+    assert counts(Complete(token=TOKEN))
+
+
+def test_pruning_forgets_what_is_no_longer_there():
+    tally = tallied(
+        (Complete(token=Token("hero", "tail", 1, 1, "a", "b")), "unknown_token"),
+        (Complete(token=TOKEN), "unknown_token"),
+        (EVENT, "duplicate"),
+        (candidate(1, graph="mask"), "unknown_graph"),
+    )
+
+    prune(tally, {}, {"base": None}, {"main": None})
+
+    assert (list(tally.layers), tally.suppressed, tally.last_refusals) == (["base"], {}, {})
