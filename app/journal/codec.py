@@ -5,7 +5,7 @@ from typing import Any, Union
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
-from app.gates.catalogue import COMMANDS, word_of
+from app.gates.catalogue import COMMANDS, name_of, word_of
 from app.gates.decision import Command, Refused
 from app.gates.event import Enqueue, Play
 from app.gates.lives import Remains
@@ -92,8 +92,9 @@ _decode_outcome = msgspec.msgpack.Decoder(_Outcome).decode
 _decode_refused = msgspec.msgpack.Decoder(Refused).decode
 _decode_checkpoint = msgspec.msgpack.Decoder(CheckpointHead).decode
 _decode_character = msgspec.msgpack.Decoder(StoredCharacter).decode
-_FACTS: dict[type[Command], dict[str, Any]] = {
-    command: {word_of(fact): msgspec.msgpack.Decoder(fact).decode for fact in entry.facts}
+_ANSWERS: dict[type[Command], dict[str, Any]] = {
+    command: dict.fromkeys(map(str, entry.refusals), _decode_refused)
+    | {word_of(fact): msgspec.msgpack.Decoder(fact).decode for fact in entry.facts}
     for command, entry in COMMANDS.items()
 }
 
@@ -124,7 +125,7 @@ def decode_entry(blob: bytes) -> Entry:
     """Read a whole entry.
 
     Raises:
-        JournalDamaged: As `decode_head`, or a decision in it has a command or fact that this version does not know.
+        JournalDamaged: As `decode_head`, or a decision in it has a command or answer that this version does not know.
     """
     head = decode_head(blob)
     try:
@@ -139,8 +140,10 @@ def decode_entry(blob: bytes) -> Entry:
 
 def _answer(stored: _StoredRecord) -> Any:
     outcome = _decode_outcome(stored.answer).outcome
-    fact = _FACTS[type(stored.command)].get(outcome)
-    return _decode_refused(stored.answer) if fact is None else fact(stored.answer)
+    decode = _ANSWERS[type(stored.command)].get(outcome)
+    if decode is None:
+        raise JournalDamaged(f"this version does not know {outcome!r} as an answer to {name_of(type(stored.command))}")
+    return decode(stored.answer)
 
 
 def _without_payload(record: Record) -> Record:
