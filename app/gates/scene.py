@@ -117,7 +117,9 @@ class Scene:
             self.remains[name] = kept
         rigs, floor = candidate.rigs, candidate.floor
         while len(self.remains) > self.bounds.remains_max:
-            floor = folded(floor, self.remains.pop(next(iter(self.remains))))
+            oldest = next(iter(self.remains))
+            floor = folded(floor, self.remains.pop(oldest))
+            candidate.gone.append(oldest)
         self.state = SceneState(candidate.sequence, candidate.at, candidate.exists, rigs, floor)
         for sequence, mark in candidate.marks.values():
             self.receipts.keep(mark, sequence=sequence, at=candidate.at)
@@ -142,8 +144,9 @@ class Candidate:
     """A turn's outcome so far, over an adopted scene that it leaves alone until it is adopted or dropped.
 
     `living` and `dead` hold what was touched: a living character's newest value, a dead one's remains. `records` are
-    the decisions in order; the first has the sequence after the scene's. When it `closes` the scene, `gone` are the ids
-    that were held before.
+    the decisions in order; the first has the sequence after the scene's. `gone` are ids that
+    were held before and of which nothing remains: all of them when it `closes` the scene, and those that fold into the
+    floor when it is adopted.
     """
 
     def __init__(self, scene: Scene, at: int) -> None:

@@ -111,8 +111,8 @@ class SceneStore:
         self._position = position
         self._decisions += len(candidate.records)
         if candidate.closes:
-            self._changed.update(candidate.gone)
             self._tallies.clear()
+        self._changed.update(candidate.gone)
         self._changed.update(candidate.living)
         self._changed.update(candidate.dead)
         for name in candidate.dead:
