@@ -1,0 +1,190 @@
+"""The codec: what was packed comes back equal, and what is not known is refused by name, never skipped."""
+
+import msgspec
+import pytest
+from msgspec import UNSET
+
+from app.gates.clip import Event
+from app.gates.decision import Command, Refused
+from app.gates.event import Enqueue, LoopDelivered, Play
+from app.gates.identity import Token
+from app.gates.lives import CloseScene, Remains, SceneClosed
+from app.gates.parameter import CommitParameters, ParameterRefusal, ParameterValue
+from app.gates.receipt import mark
+from app.gates.scene import Record, SceneState
+from app.gates.tally import LayerTally, Tally
+from app.gates.transition import Begin, Complete, TransitionCommitted, TransitionGranted, TransitionRefusal
+from app.journal.codec import (
+    FORMAT,
+    RULES,
+    StoredCharacter,
+    decode_character,
+    decode_checkpoint,
+    decode_entry,
+    decode_head,
+    encode_character,
+    encode_checkpoint,
+    encode_entry,
+)
+from app.journal.port import JournalDamaged
+
+TOKEN = Token("hero", "base", 1, 1, "Idle", "Run", "1-abc")
+BEGIN = Begin(layer="base", target="Run", data={"clip": "run"})
+GRANTED = Record("hero", BEGIN, TransitionGranted(TOKEN, None), 2, mark("server", "key-1", "hero", BEGIN))
+REFUSED = Record("villain", Complete(token=TOKEN), Refused(TransitionRefusal.UNKNOWN_TOKEN, at="token"), 1)
+CLOSED = Record(None, CloseScene(), SceneClosed(), 0)
+
+
+def packed(*records: Record) -> bytes:
+    return encode_entry(at=1_000, first=7, records=list(records))
+
+
+def through(record: Record) -> Record:
+    [back] = decode_entry(packed(record)).records
+    return back
+
+
+def changed(blob: bytes, *path: int | str, to: object) -> bytes:
+    """Change one place deep in a packed value."""
+    whole = msgspec.msgpack.decode(blob)
+    place = whole
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = to
+    return msgspec.msgpack.encode(whole)
+
+
+def test_an_entry_comes_back_as_it_was_packed():
+    entry = decode_entry(packed(GRANTED, REFUSED, CLOSED))
+
+    assert (entry.rules, entry.at, entry.first, entry.last) == (RULES, 1_000, 7, 9)
+    assert entry.records == [GRANTED, REFUSED, CLOSED]
+
+
+def test_an_entrys_head_names_the_characters_it_touched_once_each():
+    head = decode_head(packed(REFUSED, GRANTED, CLOSED, REFUSED))
+
+    assert (head.format, head.at, head.first, head.characters) == (FORMAT, 1_000, 7, ["villain", "hero"])
+
+
+def test_the_same_word_is_another_fact_for_another_command():
+    """`committed` is a transition, a snapshot and a graph: the command tells which."""
+    transition = Record("hero", Complete(token=TOKEN), TransitionCommitted("Run"), 3)
+
+    assert through(transition) == transition
+
+
+@pytest.mark.parametrize(
+    "payload", [None, True, 1, -(2**53) + 1, 1.5, 4.0, "é", [], {}, {"a": [None, {"b": 2.0}]}], ids=str
+)
+def test_payloads_come_back_as_they_were_sent(payload: object):
+    command = Enqueue(clip_instance=1, loop=0, frame=0, kind="step", payload=payload)
+    fact = LoopDelivered([Event(1, 0, 0, "step", payload)], 1, 0)
+    record = through(Record("hero", command, Refused("late_loop"), 1))
+
+    [event] = msgspec.msgpack.decode(msgspec.msgpack.encode(fact), type=LoopDelivered).events
+
+    assert repr(event.payload) == repr(payload)
+    assert record.command == Enqueue(clip_instance=1, loop=0, frame=0, kind="step")
+
+
+@pytest.mark.parametrize(
+    ("command", "stored"),
+    [
+        (
+            Enqueue(clip_instance=1, loop=0, frame=0, kind="step", payload="secret"),
+            Enqueue(clip_instance=1, loop=0, frame=0, kind="step"),
+        ),
+        (BEGIN, Begin(layer="base", target="Run")),
+        (Play(clip="Walk", data=[1]), Play(clip="Walk")),
+    ],
+)
+def test_a_refused_command_is_stored_without_its_payload(command: Command, stored: Command):
+    assert through(Record("hero", command, Refused("stale_life", at="life"), 1)).command == stored
+
+
+def test_a_value_that_is_no_number_is_stored_with_its_refusal():
+    command = CommitParameters(values=[ParameterValue(value=float("nan"), name="x"), ParameterValue(value="inf", id=7)])
+
+    back = through(Record("hero", command, Refused(ParameterRefusal.NON_FINITE_VALUE, at="x"), 1))
+
+    assert repr(back.command) == repr(command)
+
+
+def test_another_format_is_refused_and_named():
+    with pytest.raises(JournalDamaged, match="format 2"):
+        decode_entry(changed(packed(GRANTED), 0, to=FORMAT + 1))
+
+
+def test_an_unknown_command_is_refused_and_its_place_named():
+    with pytest.raises(JournalDamaged, match="from sequence 7"):
+        decode_entry(changed(packed(GRANTED), 5, 0, 1, "command", to="teleport"))
+
+
+def test_an_unknown_fact_is_refused_and_not_taken_for_a_refusal():
+    with pytest.raises(JournalDamaged, match="teleported"):
+        decode_entry(changed(packed(GRANTED), 5, 0, 2, "outcome", to="teleported"))
+
+
+def test_a_fact_of_another_command_is_refused():
+    with pytest.raises(JournalDamaged, match="delivered"):
+        decode_entry(changed(packed(GRANTED), 5, 0, 2, "outcome", to="delivered"))
+
+
+def test_an_unknown_field_of_a_command_is_refused():
+    with pytest.raises(JournalDamaged, match="from sequence 7"):
+        decode_entry(changed(packed(GRANTED), 5, 0, 1, "holder", to="somebody"))
+
+
+def test_an_answer_without_an_outcome_is_refused():
+    with pytest.raises(JournalDamaged, match="from sequence 7"):
+        decode_entry(changed(packed(GRANTED), 5, 0, 2, to={}))
+
+
+@pytest.mark.parametrize("cut", [0, 1, 10, -1])
+@pytest.mark.parametrize("decode", [decode_entry, decode_head])
+def test_an_entry_that_was_cut_off_is_refused(decode: object, cut: int):
+    with pytest.raises(JournalDamaged):
+        decode_entry(packed(GRANTED)[:cut])
+
+
+def test_a_checkpoints_head_comes_back_as_it_was_packed():
+    state = SceneState(9, 1_000, True, {}, Remains(life=3))
+
+    head = decode_checkpoint(encode_checkpoint(state, {}, closed=False))
+
+    assert (head.state, head.receipts, head.closed) == (state, {}, False)
+
+
+@pytest.mark.parametrize("blob", [b"", b"\xc1", b"\x90", b"garbage"])
+def test_what_is_no_checkpoint_is_refused(blob: bytes):
+    with pytest.raises(JournalDamaged):
+        decode_checkpoint(blob)
+    with pytest.raises(JournalDamaged):
+        decode_character(blob)
+
+
+def test_a_checkpoint_of_another_format_is_refused():
+    blob = changed(encode_checkpoint(SceneState(), {}, closed=False), 0, to=FORMAT + 1)
+
+    with pytest.raises(JournalDamaged, match="format 2"):
+        decode_checkpoint(blob)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        StoredCharacter(b"frozen", None, None),
+        StoredCharacter(None, Remains(life=2, triggers={"Fire": 3}), None),
+        StoredCharacter(b"frozen", None, Tally({"base": LayerTally(1, 2, 3)}, {4: 1}, {})),
+    ],
+)
+def test_a_stored_character_comes_back_as_it_was_packed(stored: StoredCharacter):
+    assert decode_character(encode_character(stored)) == stored
+
+
+def test_what_was_not_given_is_not_stored():
+    back = through(Record("hero", Begin(layer="base", target="Run"), TransitionGranted(TOKEN, None), 2))
+
+    assert isinstance(back.command, Begin)
+    assert (back.command.data, back.command.life) == (UNSET, UNSET)
