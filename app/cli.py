@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import signal
 import socket
 import sys
@@ -183,6 +184,42 @@ def _url(given: str | None) -> str | None:
     return given
 
 
+def _scene(given: str | None) -> str | None:
+    if given is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}", given):
+        raise typer.BadParameter("a scene is 1 to 128 of A-Z a-z 0-9 . _ ~ - and starts with a letter or digit.")
+    return given
+
+
+TracesArgument = Annotated[list[Path], typer.Argument(metavar="TRACE...", help="Recorded traces, JSON Lines.")]
+UrlOption = Annotated[
+    str | None,
+    typer.Option(
+        envvar="POSEGATE_URL",
+        callback=_url,
+        help="The service to play through.",
+        show_default="one of its own, on a free port",
+    ),
+]
+SceneOption = Annotated[
+    str | None,
+    typer.Option(
+        envvar="POSEGATE_SCENE",
+        callback=_scene,
+        help="The scene to play in; with several traces, the start of its name.",
+        show_default="a new one for each trace",
+    ),
+]
+KeepOption = Annotated[
+    str | None,
+    typer.Option(
+        envvar="POSEGATE_KEEP",
+        metavar="JOURNAL",
+        help="The journal of a service of its own, to look at afterwards.",
+        show_default="a temporary file",
+    ),
+]
+
+
 @cli.command(
     name="replay",
     epilog="""Examples:
@@ -198,33 +235,10 @@ def _url(given: str | None) -> str | None:
 Exit codes: 0 every command was decided, 1 one was not or the service was lost, 2 a trace or option cannot be used.""",
 )
 def replay_command(
-    traces: Annotated[list[Path], typer.Argument(metavar="TRACE...", help="Recorded traces, JSON Lines.")],
-    url: Annotated[
-        str | None,
-        typer.Option(
-            envvar="POSEGATE_URL",
-            callback=_url,
-            help="The service to play through.",
-            show_default="one of its own, on a free port",
-        ),
-    ] = None,
-    scene: Annotated[
-        str | None,
-        typer.Option(
-            envvar="POSEGATE_SCENE",
-            help="The scene to play in; with several traces, the start of its name.",
-            show_default="a new one for each trace",
-        ),
-    ] = None,
-    keep: Annotated[
-        str | None,
-        typer.Option(
-            envvar="POSEGATE_KEEP",
-            metavar="JOURNAL",
-            help="The journal of a service of its own, to look at afterwards.",
-            show_default="a temporary file",
-        ),
-    ] = None,
+    traces: TracesArgument,
+    url: UrlOption = None,
+    scene: SceneOption = None,
+    keep: KeepOption = None,
     as_json_object: JsonOption = False,
 ) -> None:
     """Play recorded engine traces through a service, and say what a client without it would have shown.
@@ -318,9 +332,8 @@ def verify(
             _tell(report)
         decisions = sum(report.decisions for report in reports)
         again = sum(report.decided_again for report in reports)
-        typer.echo(
-            f"{decisions:,} decisions of {len(reports):,} scenes read, {again:,} decided again, {found:,} differ"
-        )
+        scenes = "1 scene" if len(reports) == 1 else f"{len(reports):,} scenes"
+        typer.echo(f"{decisions:,} decisions in {scenes} read, {again:,} decided again, {found:,} differ")
     if found:
         _fail("the journal does not come out as it is recorded; the lines above say where.", FAILED)
 

@@ -74,7 +74,7 @@ def test_every_option_has_its_variable():
 
     assert set(commands) == {"serve", "replay", "verify", "openapi"}
     assert named
-    assert all(variable and variable.startswith("POSEGATE_") for variable in named.values()), named
+    assert all(str(variable).startswith("POSEGATE_") for variable in named.values()), named
 
 
 def test_without_a_command_the_help_is_shown(call):
@@ -98,6 +98,7 @@ def test_the_version_is_shown(call):
         ("replay",),
         ("replay", "absent.jsonl"),
         ("replay", HIT, "--url", "127.0.0.1:8080"),
+        ("replay", HIT, "--scene", "../match"),
         ("replay", HIT, "--url", "http://127.0.0.1:8080", "--keep", "memory:"),
         ("verify", "memory:"),
         ("verify", "sqlite:absent.db"),

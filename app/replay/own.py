@@ -19,7 +19,7 @@ STOP_S_MAX = 15.0
 """The longest wait for it to stop by itself; then it is killed."""
 
 _POLL_S = 0.02
-_ADDRESS = re.compile(r"listens on (http://\S+)")
+_ADDRESS = re.compile(r"listens on (http://\S+)\n")
 
 
 @asynccontextmanager
