@@ -1,6 +1,7 @@
 """Plays the scenarios: the specification of every answer, from outside and over HTTP."""
 
 import itertools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.support.scenario import Scenario, outcomes, read_all
 from tests.support.served import served
 
 SCENARIOS = read_all(Path(__file__).parent)
+EXPLAINED = Path(__file__).parents[2] / "docs" / "outcomes.md"
 
 _numbers = itertools.count(1)
 
@@ -33,6 +35,13 @@ def test_every_outcome_of_a_command_has_a_scenario(command: str):
 
     assert set(OUTCOMES[command]) - expected == set()
     assert expected - set(OUTCOMES[command]) == set()
+
+
+@pytest.mark.parametrize("command", OUTCOMES)
+def test_every_outcome_of_a_command_is_explained(command: str):
+    headings = set(re.findall(r"^### `(\w+)`$", EXPLAINED.read_text(encoding="utf-8"), re.MULTILINE))
+
+    assert set(OUTCOMES[command]) - headings == set()
 
 
 def test_titles_are_told_apart():

@@ -68,11 +68,9 @@ def _same(expected: Any, came: Any) -> bool:
     """Equal as JSON values: 4 is 4.0, and 1 is not true."""
     if isinstance(expected, bool) or isinstance(came, bool):
         return expected is came
-    return type(expected) is type(came) and expected == came or _are_numbers(expected, came) and expected == came
-
-
-def _are_numbers(*values: Any) -> bool:
-    return all(isinstance(value, int | float) for value in values)
+    if isinstance(expected, int | float) and isinstance(came, int | float):
+        return expected == came
+    return type(expected) is type(came) and bool(expected == came)
 
 
 def shown(value: Any) -> str:

@@ -1,6 +1,7 @@
 """The outcomes of every command in the order of the checks, written from contract sections 4 to 7 and 10 alone.
 
-Left out is what only section 8 can bring about: `expired`, `rolled_back`, `too_early`, `holder_lost`, `delivery_backlog`.
+Left out is what only section 8 can bring about: `expired`, `rolled_back`, `too_early`, `holder_lost` and
+`delivery_backlog`.
 """
 
 _TOKEN = (

@@ -20,9 +20,7 @@ from tests.support.scenario import (
     raw_bytes,
 )
 
-RETRYABLE = frozenset(
-    {"beyond_window", "queue_full", "instances_full", "delivery_backlog", "too_early", "layer_busy"}
-)
+RETRYABLE = frozenset({"beyond_window", "queue_full", "instances_full", "delivery_backlog", "too_early", "layer_busy"})
 """The refusals that may not stand for long; every other is final."""
 
 
@@ -163,7 +161,7 @@ def problem_faults(came: Any, status: int, name: str) -> Iterator[str]:
     yield from differences({"status": status, "title": "*", "detail": "*", "retryable": "*"}, came)
     if isinstance(came, dict):
         if not re.fullmatch(r"/problems/[a-z0-9-]+" if name == "*" else f"/problems/{name}", str(came.get("type"))):
-            yield f"answer.type: expected \"/problems/{name}\", came {shown(came.get('type'))}"
+            yield f'answer.type: expected "/problems/{name}", came {shown(came.get("type"))}'
         for key, kind in (("title", str), ("detail", str), ("retryable", bool)):
             if key in came and not isinstance(came[key], kind):
                 yield f"answer.{key}: expected a {kind.__name__}, came {shown(came[key])}"
