@@ -69,17 +69,17 @@ async def verify_scene(journal: Journal, name: str, settings: Settings) -> Scene
     store = SceneStore(name, journal, settings)
     try:
         stored, _ = await store.open()
-        await _decide_again(journal, scene, report, settings)
+        replayed = await _decide_again(journal, scene, report, settings)
     except JournalDamaged as error:
         report.report(None, DAMAGE, str(error))
         return report
     if report.decided_again == report.decisions:
-        _compare_states(scene, stored, report)
+        _compare_states(replayed, stored, report)
     return report
 
 
-async def _decide_again(journal: Journal, scene: Scene, report: SceneReport, settings: Settings) -> None:
-    """Walk all kept entries; decide those again that follow on a known state."""
+async def _decide_again(journal: Journal, scene: Scene, report: SceneReport, settings: Settings) -> Scene:
+    """Walk all kept entries, decide those again that follow on a known state, and give the scene they lead to."""
     position, expected = START, 0
     trusted = scene
     checkpoint = await journal.load(scene.name)
@@ -98,6 +98,7 @@ async def _decide_again(journal: Journal, scene: Scene, report: SceneReport, set
                 trusted = await _at_checkpoint(journal, scene.name, settings)
                 if entry.first == trusted.sequence + 1:
                     _decide_entry(trusted, entry, report)
+    return trusted
 
 
 async def _at_checkpoint(journal: Journal, name: str, settings: Settings) -> Scene:
