@@ -96,11 +96,7 @@ class Registry:
             CommitUnknown: The decisions may or may not be durable; the same keys settle it.
             JournalDamaged: The scene cannot be opened. Nothing was decided.
         """
-        reply: asyncio.Future[list[Result | Earlier]] = asyncio.get_running_loop().create_future()
-        sequencer = self._sequencer(scene)
-        if not sequencer.mailbox.put(Submission(list(commands), caller, reply)):
-            raise MailboxFull(f"{len(sequencer.mailbox)} commands wait for scene {scene!r} already")
-        results = await reply
+        results = await _replied(self._sequencer(scene), commands, caller)
         if any(type(result) is Earlier for result in results):
             return await self._recalled(scene, results)
         return results  # type: ignore[return-value]  # none of them is Earlier
@@ -131,9 +127,9 @@ class Registry:
         """
         held = self._held.get(scene)
         if held is None or held.scene is None:
-            await self.submit(scene, [])
-            held = self._held.get(scene)
-        if held is None or held.scene is None or not held.scene.state.exists:
+            held = self._sequencer(scene)
+            await _replied(held, [], "")
+        if held.scene is None or not held.scene.state.exists:
             return None
         return Opened(held, held.scene)
 
@@ -170,8 +166,8 @@ class Registry:
             raise Draining("the service is stopping; ask another node, or again when it is back")
         held = self._held.get(scene)
         if held is None:
-            if len(self._held) >= self._settings.scenes_open_max:
-                self._ask_to_leave(min(self._touched, key=self._touched.__getitem__))
+            if len(self._held) >= self._settings.scenes_open_max and self._touched:
+                self._ask_to_leave(next(iter(self._touched)))
             held = Sequencer(scene, self._journal, self._settings, self._clock, self.metrics)
             self._held[scene] = held
             task = asyncio.create_task(self._run(held), name=f"scene {scene}")
@@ -181,6 +177,7 @@ class Registry:
             if self._sweeper is None:
                 self._sweeper = asyncio.create_task(self._sweep(), name="idle scenes")
         self._leaving.discard(scene)
+        self._touched.pop(scene, None)
         self._touched[scene] = asyncio.get_running_loop().time()
         return held
 
@@ -196,8 +193,7 @@ class Registry:
                 await sequencer.mailbox.wait()
         finally:
             self._release(scene)
-            for submission in (*sequencer.deciding, *sequencer.mailbox.drain()):
-                submission.refuse(JournalUnavailable("the scene is being opened again; try again"))
+            sequencer.abandon()
 
     async def _turn(self, sequencer: Sequencer) -> None:
         try:
@@ -220,6 +216,8 @@ class Registry:
         self.metrics.open_scenes = len(self._held)
 
     def _ask_to_leave(self, scene: str) -> None:
+        """Ask a scene to leave once; traffic for it takes the request back."""
+        self._touched.pop(scene, None)
         self._leaving.add(scene)
         self._held[scene].mailbox.wake()
 
@@ -236,12 +234,21 @@ class Registry:
     async def close(self) -> None:
         """Take nothing new, answer what waits, checkpoint every scene, and close the journal last."""
         self._draining = True
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        sweepers = [] if self._sweeper is None else [self._sweeper]
+        for sweeper in sweepers:
+            sweeper.cancel()
         for sequencer in list(self._held.values()):
             sequencer.mailbox.wake()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*sweepers, *self._tasks.values(), return_exceptions=True)
         await self._journal.close()
+
+
+async def _replied(sequencer: Sequencer, commands: Sequence[Addressed], caller: str) -> list[Result | Earlier]:
+    """Let a submission wait for its turn; give the reply."""
+    reply: asyncio.Future[list[Result | Earlier]] = asyncio.get_running_loop().create_future()
+    if not sequencer.mailbox.put(Submission(list(commands), caller, reply)):
+        raise MailboxFull(f"{len(sequencer.mailbox)} commands wait for scene {sequencer.name!r} already")
+    return await reply
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:

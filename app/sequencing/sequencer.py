@@ -14,6 +14,8 @@ from app.settings import Settings
 from app.telemetry.log import log
 from app.telemetry.metrics import Metrics
 
+_STOPPED = "the scene is being opened again; try again"
+
 CONFLICTS_MAX = 8
 """How often a turn is decided again because the history was longer, before the caller is told to come back."""
 
@@ -39,6 +41,7 @@ class Sequencer:
         self._metrics = metrics
         self._position = START
         self._is_stale = True
+        self._may_be_durable = False
 
     async def open(self) -> Scene:
         """Read the scene from the journal, unless what is held is what the journal holds.
@@ -47,8 +50,9 @@ class Sequencer:
             JournalUnavailable, JournalDamaged: Nothing was changed; readers keep what they had.
         """
         if self.scene is None or self._is_stale:
-            self.scene, self._position = await self.store.open()
-            self._is_stale = False
+            store = SceneStore(self.name, self._journal, self._settings)
+            self.scene, self._position = await store.open()
+            self.store, self._is_stale = store, False
         return self.scene
 
     async def turn(self) -> None:
@@ -65,14 +69,14 @@ class Sequencer:
             try:
                 await self._append(candidate)
             except NotTheWriter:
-                self._is_stale = True
+                self._is_stale, self._may_be_durable = True, False
                 try:
                     scene = await self.open()
                 except (JournalUnavailable, JournalDamaged) as error:
                     self._drop(submissions, results, candidate, JournalUnavailable(str(error)))
                     return
             except (JournalUnavailable, CommitUnknown) as error:
-                self._is_stale = isinstance(error, CommitUnknown)
+                self._is_stale, self._may_be_durable = isinstance(error, CommitUnknown), False
                 self._drop(submissions, results, candidate, error)
                 return
             else:
@@ -83,10 +87,21 @@ class Sequencer:
         )
 
     async def leave(self) -> bool:
-        """Checkpoint the scene; say whether nothing came meanwhile, so that it may leave memory."""
-        if self.scene is not None and self.store.has_changes:
+        """Checkpoint the scene, unless the journal may hold more of it; say whether nothing came meanwhile.
+
+        When nothing did, the scene may leave memory.
+        """
+        if self.scene is not None and not self._is_stale and self.store.has_changes:
             await self.store.checkpoint(self.scene)
         return not self.mailbox.has_waiting
+
+    def abandon(self) -> None:
+        """Tell everyone who was not answered that this sequencer stopped: the scene is opened again by replay."""
+        unknown = "the scene stopped while it was being written; the same keys settle what became of it"
+        for submission in self.deciding:
+            submission.refuse(CommitUnknown(unknown) if self._may_be_durable else JournalUnavailable(_STOPPED))
+        for submission in self.mailbox.drain():
+            submission.refuse(JournalUnavailable(_STOPPED))
 
     async def _adopt(
         self, scene: Scene, candidate: Candidate, submissions: list[Submission], results: list[list[Result | Earlier]]
@@ -98,6 +113,7 @@ class Sequencer:
             self._metrics.turn(outcomes(candidate.records))
         for submission, answers in zip(submissions, results, strict=True):
             submission.answer(answers)
+        self._may_be_durable = False
         if self.store.is_due or candidate.closes:
             await self.store.checkpoint(scene)
 
@@ -105,6 +121,7 @@ class Sequencer:
         """Make a candidate's decisions durable as one entry; a turn that decided nothing writes nothing."""
         if candidate.records:
             blob = encode_entry(at=candidate.at, first=candidate.first, records=candidate.records)
+            self._may_be_durable = True
             self._position = await self._journal.append(
                 self.name, after=self._position, first=candidate.first, last=candidate.sequence, blob=blob
             )
@@ -144,11 +161,17 @@ class Sequencer:
         candidate: Candidate,
         error: Exception,
     ) -> None:
-        """Let the candidate go. Who was answered nothing new gets an answer; everyone else is told what is known."""
+        """Let the candidate go, and tell everyone what is known.
+
+        A problem may follow from a decision that is dropped, so it is no answer either: nothing was decided for that
+        caller.
+        """
         log.warning("turn-dropped", scene=self.name, commands=len(candidate.records), error=str(error))
         for submission, answers in zip(submissions, results, strict=True):
             if any(type(answer) is Decided for answer in answers):
                 submission.refuse(error)
+            elif any(type(answer) is Undecided for answer in answers):
+                submission.refuse(JournalUnavailable(str(error)))
             else:
                 submission.answer(answers)
 

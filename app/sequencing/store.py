@@ -45,6 +45,7 @@ class SceneStore:
         self._settings = settings
         self._changed: set[str] = set()
         self._decisions = 0
+        self._is_behind = False
         self._position = START
         self._tallies: dict[str, Tally] = {}
 
@@ -59,8 +60,8 @@ class SceneStore:
 
     @property
     def has_changes(self) -> bool:
-        """Say whether anything was decided since the last checkpoint."""
-        return self._decisions > 0
+        """Say whether anything was decided since the last checkpoint that the journal took whole."""
+        return self._decisions > 0 or self._is_behind
 
     async def open(self) -> tuple[Scene, int]:
         """Read the newest checkpoint and replay the entries behind it; give the scene and its last position.
@@ -143,8 +144,10 @@ class SceneStore:
                 self._name, position=position, header=header, changed=changed, listed=not closed
             )
             await self._trim(scene, position, closed=closed)
+            self._is_behind = False
         except (JournalUnavailable, CommitUnknown) as error:
             self._changed |= noted
+            self._is_behind = True
             log.warning("checkpoint-failed", scene=self._name, error=str(error))
 
     def _stored(self, scene: Scene, name: str) -> bytes | None:
