@@ -3,6 +3,7 @@
 import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import Any
 
 import uvicorn
@@ -11,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
+from starlette.routing import Match
 
 from app import __version__
 from app.api import batch, commands, health, history, inspect, lives
@@ -29,6 +31,7 @@ _NAMES: dict[type[Exception], str] = {
     JournalDamaged: "journal-damaged",
     CommitUnknown: "commit-unknown",
 }
+_METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 
 
 def build(settings: Settings) -> FastAPI:
@@ -69,7 +72,10 @@ def _answer_failures(app: FastAPI, settings: Settings) -> None:
         return answer(ProblemError(_NAMES[type(error)], str(error)))
 
     async def of_framework(request: Request, error: Any) -> Response:
-        return answer(problem_of_status(error.status_code, error.detail))
+        response = answer(problem_of_status(error.status_code, error.detail))
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            response.headers["Allow"] = _allowed(request)
+        return response
 
     async def of_parameters(request: Request, error: Any) -> Response:
         first = error.errors()[0]
@@ -89,6 +95,13 @@ def _answer_failures(app: FastAPI, settings: Settings) -> None:
     app.add_exception_handler(RequestValidationError, of_parameters)
     app.add_exception_handler(ClientDisconnect, gone)
     app.add_exception_handler(Exception, fault)
+
+
+def _allowed(request: Request) -> str:
+    """Name the methods that a path takes, over all routes: the framework names only those of the first it finds."""
+    routes, scope = request.app.routes, request.scope
+    takes = (m for m in _METHODS if any(route.matches({**scope, "method": m})[0] is Match.FULL for route in routes))
+    return ", ".join(takes)
 
 
 class _Server(uvicorn.Server):
