@@ -1,5 +1,6 @@
 """Bodies that are set once and read by people: rigs, spawns and despawns, checked whole, with their defaults."""
 
+from math import ceil, floor
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
@@ -20,6 +21,10 @@ from app.gates.rig import (
     parameter_id,
 )
 
+NAME_PATTERN = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"
+IDENTIFIER_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$"
+"""What a name and an identifier are, for the schemas; `app.gates.identity` is what checks."""
+
 
 def _without_control_characters(name: str) -> str:
     if has_control_characters(name):
@@ -38,11 +43,17 @@ def _whole(value: Any) -> Any:
     return int(value) if type(value) is float and value.is_integer() else value
 
 
-NameText = Annotated[str, StringConstraints(min_length=1, max_length=128), AfterValidator(_without_control_characters)]
-IdentifierText = Annotated[str, AfterValidator(_identifier)]
+NameText = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=128),
+    AfterValidator(_without_control_characters),
+    Field(json_schema_extra={"pattern": NAME_PATTERN}),
+]
+IdentifierText = Annotated[str, AfterValidator(_identifier), Field(json_schema_extra={"pattern": IDENTIFIER_PATTERN})]
 Finite = Annotated[float, Field(allow_inf_nan=False, gt=-FLOAT32_INFINITE, lt=FLOAT32_INFINITE)]
-Whole = Annotated[int, BeforeValidator(_whole), Field(ge=-NUMBER_MAX, le=NUMBER_MAX)]
-Count = Annotated[int, BeforeValidator(_whole), Field(ge=0, le=NUMBER_MAX)]
+FROM_FLOAT = BeforeValidator(_whole)
+Whole = Annotated[int, Field(ge=-NUMBER_MAX, le=NUMBER_MAX), FROM_FLOAT]
+Count = Annotated[int, Field(ge=0, le=NUMBER_MAX), FROM_FLOAT]
 Scalar = bool | Whole | Finite
 BonesBody = dict[NameText, Annotated[list[Whole | Finite], Field(min_length=7, max_length=64)]]
 
@@ -74,7 +85,7 @@ class ParameterBody(StrictBody):
     max: Whole | Finite | None = None
     default: Scalar | None = None
     required: bool = False
-    id: Annotated[int, Field(ge=0, le=2**32 - 1)] | None = None
+    id: Annotated[int, Field(ge=0, le=2**32 - 1), FROM_FLOAT] | None = None
 
     @model_validator(mode="after")
     def _fits_its_type(self) -> Self:
@@ -82,6 +93,8 @@ class ParameterBody(StrictBody):
             raise ValueError(f"a {self.type} takes no range")
         if self.min is not None and self.max is not None and self.min > self.max:
             raise ValueError("`min` is above `max`")
+        if self.type == "int" and not self._start_is_whole():
+            raise ValueError(f"`default` and the range of an int must hold a whole number within {NUMBER_MAX}")
         value = self.default
         if value is None:
             return self
@@ -89,23 +102,31 @@ class ParameterBody(StrictBody):
             raise ValueError("a trigger takes no default: it starts at 0 firings")
         if (self.type == "bool") != isinstance(value, bool):
             raise ValueError(f"`default` must be a {self.type}")
-        if self.type == "int" and not float(value).is_integer():
-            raise ValueError("`default` must be a whole number")
         if (self.min is not None and value < self.min) or (self.max is not None and value > self.max):
             raise ValueError("`default` is out of range")
         return self
 
     def to_rule(self, name: str) -> ParameterRule:
         """Give the gate's rule. Without a default a number starts at 0, or at the end of its range nearest to 0."""
-        start: int | float | bool = False if self.type == "bool" else 0
-        if self.default is not None:
-            start = int(self.default) if self.type == "int" else self.default
-        elif self.min is not None and self.min > 0:
-            start = self.min
-        elif self.max is not None and self.max < 0:
-            start = self.max
+        start = self._start()
         identity = parameter_id(name) if self.id is None else self.id
-        return ParameterRule(self.type, identity, start, self.required, self.min, self.max)
+        return ParameterRule(
+            self.type, identity, int(start) if self.type == "int" else start, self.required, self.min, self.max
+        )
+
+    def _start(self) -> int | float | bool:
+        if self.default is not None:
+            return self.default
+        if self.min is not None and self.min > 0:
+            return ceil(self.min) if self.type == "int" else self.min
+        if self.max is not None and self.max < 0:
+            return floor(self.max) if self.type == "int" else self.max
+        return False if self.type == "bool" else 0
+
+    def _start_is_whole(self) -> bool:
+        start = self._start()
+        is_in_range = (self.min is None or start >= self.min) and (self.max is None or start <= self.max)
+        return is_in_range and float(start).is_integer() and -NUMBER_MAX <= start <= NUMBER_MAX
 
 
 class ParametersBody(StrictBody):
@@ -129,10 +150,10 @@ class EventsBody(StrictBody):
 
     kinds: Annotated[dict[NameText, Literal["presentation", "immediate"]], Field(max_length=4096)] | None = None
     loop_window: Count = DEFAULT_BOUNDS["loop_window"]
-    events_per_instance: Annotated[int, Field(ge=1, le=65_536)] = DEFAULT_BOUNDS["events_per_instance"]
-    events_bytes: Annotated[int, Field(ge=0, le=16_777_216)] = DEFAULT_BOUNDS["events_bytes"]
-    instances_open: Annotated[int, Field(ge=1, le=4096)] = DEFAULT_BOUNDS["instances_open"]
-    deliveries_kept: Annotated[int, Field(ge=0, le=4096)] = DEFAULT_BOUNDS["deliveries_kept"]
+    events_per_instance: Annotated[int, Field(ge=1, le=65_536), FROM_FLOAT] = DEFAULT_BOUNDS["events_per_instance"]
+    events_bytes: Annotated[int, Field(ge=0, le=16_777_216), FROM_FLOAT] = DEFAULT_BOUNDS["events_bytes"]
+    instances_open: Annotated[int, Field(ge=1, le=4096), FROM_FLOAT] = DEFAULT_BOUNDS["instances_open"]
+    deliveries_kept: Annotated[int, Field(ge=0, le=4096), FROM_FLOAT] = DEFAULT_BOUNDS["deliveries_kept"]
 
 
 class GraphBody(StrictBody):
