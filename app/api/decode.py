@@ -8,6 +8,7 @@ import jiter
 import msgspec
 from msgspec import UNSET
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from app.api.bodies import DespawnBody, SpawnBody
 from app.api.problems import ProblemError
@@ -241,10 +242,23 @@ def _life_command(name: str, fields: dict[str, Any], settings: Settings) -> Comm
 
 
 def invalid(error: ValidationError, fields: dict[str, Any], settings: Settings) -> ProblemError:
-    """Say what pydantic found first, without the input."""
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    at = ".".join(str(part) for part in first["loc"])
-    return misfit(fields, first["msg"], settings, at=at or None)
+    """Say what pydantic found, without the input: the deepest fault, which of a union is in the branch meant."""
+    errors = error.errors(include_url=False, include_context=False, include_input=False)
+    found = max(errors, key=lambda each: (len(_place(each, fields)), not each["type"].endswith("_type")))
+    place, detail = _place(found, fields), found["msg"]
+    at = "".join(f"[{part}]" if type(part) is int else f".{part}" for part in place).removeprefix(".")
+    return misfit(fields, detail.removeprefix("Value error, "), settings, at=at or None)
+
+
+def _place(found: ErrorDetails, fields: dict[str, Any]) -> list[int | str]:
+    """Give the members and items on the way to a fault, without what pydantic calls the branches of its unions."""
+    value: Any = fields
+    place: list[int | str] = []
+    for part in found["loc"]:
+        if (type(value) is dict and part in value) or (isinstance(part, int) and type(value) is list):
+            value = value[part]  # type: ignore[index]  # a number where it is a list
+            place.append(part)
+    return [*place, found["loc"][-1]] if found["type"] == "missing" else place
 
 
 def addressed(item: Any, settings: Settings) -> Addressed:
