@@ -110,18 +110,28 @@ def _envelope(accepted: bool) -> dict[str, Any]:
 
 
 def _answer(command: type[Command]) -> dict[str, Any]:
-    entry = COMMANDS[command]
-    shown: list[type[Fact] | type[SpawnedAnswer]] = [SpawnedAnswer if fact is Spawned else fact for fact in entry.facts]
+    facts = COMMANDS[command].facts
+    shown: list[type[Fact] | type[SpawnedAnswer]] = [SpawnedAnswer if fact is Spawned else fact for fact in facts]
     accepted = [{"allOf": [{"$ref": _REF.format(name="Accepted")}, _schema(fact)]} for fact in shown]
-    words = [str(refusal) for refusal in entry.refusals]
-    refused = {
+    return {"oneOf": [*accepted, _refused(command)]}
+
+
+def _refused(command: type[Command]) -> dict[str, Any]:
+    words = [str(refusal) for refusal in COMMANDS[command].refusals]
+    return {
         "allOf": [
             {"$ref": _REF.format(name="RefusedEnvelope")},
             _schema(Refused),
             {"properties": {"outcome": {"enum": words}}},
         ]
     }
-    return {"oneOf": [*accepted, refused]}
+
+
+def refuses(command: type[Command], description: str, *, instead: type[BaseModel] | None = None) -> dict[str, Any]:
+    """Describe the `200` of a life command: its refusal, or a view where one is shown `instead`."""
+    views = [] if instead is None else [{"$ref": _REF.format(name=instead.__name__)}]
+    schema = {"anyOf": [*views, _refused(command)]}
+    return {"description": description, "content": {"application/json": {"schema": schema}}}
 
 
 def describes(command: type[Command]) -> dict[str, Any]:
@@ -190,6 +200,20 @@ BATCH = _batch()
 """The description of the batch."""
 
 
+def _with_member_names(value: Any) -> Any:
+    """Hold every member of an object to the names' pattern; pydantic would let the others be anything."""
+    if isinstance(value, list):
+        return [_with_member_names(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    schema = {name: _with_member_names(item) for name, item in value.items()}
+    if "patternProperties" in schema:
+        [(pattern, members)] = schema.pop("patternProperties").items()
+        schema["additionalProperties"] = members
+        schema["propertyNames"] = {**schema.get("propertyNames", {}), "pattern": pattern}
+    return schema
+
+
 def document(app: FastAPI) -> dict[str, Any]:
     """Give the OpenAPI document of a service: its routes, and the schemas of the structs and models they speak of."""
     if app.openapi_schema is not None:
@@ -199,7 +223,7 @@ def document(app: FastAPI) -> dict[str, Any]:
     schemas.update(_struct_schemas()[1])
     schemas.update({"Accepted": _envelope(True), "RefusedEnvelope": _envelope(False)})
     for model in (ProblemBody, RigBody, SpawnBody, DespawnBody):
-        schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
+        schema = _with_member_names(model.model_json_schema(ref_template="#/components/schemas/{model}"))
         schemas.update(schema.pop("$defs", {}))
         schemas[schema["title"]] = schema
     for path in ("HTTPValidationError", "ValidationError"):

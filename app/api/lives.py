@@ -9,12 +9,12 @@ from starlette.responses import Response
 from app.api import decode
 from app.api.answers import answer_response, decided
 from app.api.bodies import DespawnBody, RigBody, SpawnBody
-from app.api.contract import takes
+from app.api.contract import KEYED, refuses, takes
 from app.api.deps import ActorDep, OpenedDep, RegistryDep, RigName, SceneName, key_of, members_of, settings_of
 from app.api.views import CharacterView, character_view
 from app.gates.decision import Refused
 from app.gates.identity import NUMBER_MAX
-from app.gates.lives import CloseScene, DeclareRig, Despawned, RigDeclared, Spawned
+from app.gates.lives import CloseScene, DeclareRig, Despawn, Despawned, RigDeclared, Spawn, Spawned
 from app.gates.tally import NOTHING
 from app.sequencing.mailbox import Addressed
 
@@ -41,7 +41,7 @@ async def declare_rig(request: Request, registry: RegistryDep, scene: SceneName,
     status_code=201,
     response_model=CharacterView,
     openapi_extra=takes(SpawnBody),
-    responses={200: {"description": "Alive already, spawned alike.", "model": CharacterView}},
+    responses={200: refuses(Spawn, "Alive already, spawned alike; or `stale_life`.", instead=CharacterView)},
 )
 async def spawn(request: Request, actor: ActorDep, registry: RegistryDep) -> Response:
     """Start a life; the same spawn again changes nothing. The scene is made on first use."""
@@ -60,7 +60,8 @@ async def spawn(request: Request, actor: ActorDep, registry: RegistryDep) -> Res
 @router.delete(
     "/characters/{character}",
     status_code=204,
-    responses={200: {"description": "Another life was named: refused, `stale_life`."}},
+    openapi_extra=KEYED,
+    responses={200: refuses(Despawn, "Another life was named: refused, `stale_life`.")},
 )
 async def despawn(
     request: Request, actor: ActorDep, life: Annotated[int | None, Query(ge=0, le=NUMBER_MAX)] = None
