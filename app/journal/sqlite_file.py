@@ -17,9 +17,6 @@ APPLICATION_ID = 0x706F7365
 PAGE_BYTES = 8192
 """Measured, see docs/decisions/0003-sqlite-journal.md. Only a new file takes it; an old one keeps its own."""
 
-WRITER_CACHE_KIB = 32 * 1024
-"""Pages the writer keeps: a thousand scenes that all append touch two index pages each, and would read them again."""
-
 SQLITE_VERSION_MIN = (3, 51, 3)
 SECRET_BYTES = 32
 BUSY_TIMEOUT_MS = 1_000
@@ -113,7 +110,6 @@ class DatabaseFile:
             connection.wal_autocheckpoint(0)
             if writing:
                 connection.pragma("synchronous", "FULL")
-                connection.pragma("cache_size", -WRITER_CACHE_KIB)
             else:
                 # The last reader of a file whose server was killed must not move the log into the database either.
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)

@@ -8,15 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from app.journal import sqlite_file
 from app.journal.port import START, CommitUnknown, JournalUnavailable, NotTheWriter
 from app.journal.sqlite import SqliteJournal
 from app.journal.sqlite_tables import Tables
 from tests.support.disk import Disk
 
-CACHE_KIB = 512
 LARGE = 4 * 1024 * 1024
-"""More than the cache holds, so that it is written to the log before COMMIT."""
+"""More than SQLite's cache of 2 MiB holds, so that it is written to the log before COMMIT."""
 
 
 @pytest.fixture
@@ -27,8 +25,7 @@ def disk() -> Iterator[Disk]:
 
 
 @pytest.fixture
-async def journal(tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SqliteJournal]:
-    monkeypatch.setattr(sqlite_file, "WRITER_CACHE_KIB", CACHE_KIB)
+async def journal(tmp_path: Path, disk: Disk) -> AsyncIterator[SqliteJournal]:
     opened = SqliteJournal(str(tmp_path / "journal.db"), vfs=disk.name)
     # The log's first transaction takes a second sync, for its header. This one is it, and leaves nothing to be seen.
     await opened.checkpoint("header", position=START, header=b"", changed={}, listed=False)
