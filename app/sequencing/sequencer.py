@@ -106,10 +106,13 @@ class Sequencer:
     async def _adopt(
         self, scene: Scene, candidate: Candidate, submissions: list[Submission], results: list[list[Result | Earlier]]
     ) -> None:
-        """Make a durable candidate visible, then answer; afterwards store a checkpoint when one is due."""
-        scene.adopt(candidate)
-        self.store.adopted(scene, candidate, self._position)
+        """Make a durable candidate visible, then answer; afterwards store a checkpoint when one is due.
+
+        A turn that decided nothing is not adopted: the journal would know nothing of its time.
+        """
         if candidate.records:
+            scene.adopt(candidate)
+            self.store.adopted(scene, candidate, self._position)
             self._metrics.turn(outcomes(candidate.records))
         for submission, answers in zip(submissions, results, strict=True):
             submission.answer(answers)
