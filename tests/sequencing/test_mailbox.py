@@ -1,0 +1,114 @@
+"""The mailbox: a bound, an order, and no lost wake-up."""
+
+import asyncio
+
+import pytest
+
+from app.sequencing.mailbox import Addressed, Mailbox, Submission
+from tests.support.sequenced import RUN
+
+
+def submission(commands: int) -> Submission:
+    reply = asyncio.get_running_loop().create_future()
+    return Submission([Addressed("hero", RUN)] * commands, "", reply)
+
+
+async def test_what_waits_is_taken_whole_in_the_order_it_came():
+    mailbox = Mailbox(10)
+    put = [submission(number) for number in (2, 3, 1)]
+    for one in put:
+        assert mailbox.put(one)
+
+    first, rest = mailbox.take(5), mailbox.take(5)
+
+    assert (first, rest) == (put[:2], put[2:])
+    assert (len(mailbox), mailbox.has_waiting) == (0, False)
+
+
+async def test_a_submission_larger_than_a_turn_is_taken_alone():
+    mailbox = Mailbox(100)
+    put = [submission(number) for number in (50, 1)]
+    for one in put:
+        mailbox.put(one)
+
+    assert mailbox.take(5) == put[:1]
+
+
+async def test_beyond_the_bound_the_newest_is_turned_away_and_the_others_stay():
+    mailbox = Mailbox(3)
+    held = submission(2)
+
+    answers = [mailbox.put(held), mailbox.put(submission(2)), mailbox.put(submission(1))]
+
+    assert answers == [True, False, True]
+    assert len(mailbox) == 3
+    assert mailbox.take(9)[0] is held
+
+
+async def test_an_empty_mailbox_takes_a_submission_of_any_size():
+    assert Mailbox(3).put(submission(50))
+
+
+async def test_an_empty_submission_waits_like_any_other():
+    mailbox = Mailbox(1)
+    mailbox.put(submission(0))
+
+    assert mailbox.has_waiting
+    await mailbox.wait()
+    assert len(mailbox.take(9)) == 1
+
+
+async def test_waiting_ends_with_a_submission_that_comes_and_with_one_that_was_there():
+    mailbox = Mailbox(3)
+    waiting = asyncio.ensure_future(mailbox.wait())
+    await asyncio.sleep(0)
+
+    mailbox.put(submission(1))
+    await waiting
+    await mailbox.wait()
+
+    assert mailbox.has_waiting
+
+
+async def test_waiting_goes_on_after_what_waited_was_taken():
+    mailbox = Mailbox(3)
+    mailbox.put(submission(1))
+    mailbox.take(9)
+
+    waiting = asyncio.ensure_future(mailbox.wait())
+    await asyncio.sleep(0)
+
+    assert not waiting.done()
+    mailbox.wake()
+    await waiting
+
+
+async def test_draining_takes_everything():
+    mailbox = Mailbox(9)
+    put = [submission(1), submission(0)]
+    for one in put:
+        mailbox.put(one)
+
+    assert mailbox.drain() == put
+    assert (len(mailbox), mailbox.has_waiting) == (0, False)
+
+
+async def test_a_caller_who_has_gone_is_not_answered():
+    gone = submission(1)
+    gone.reply.cancel()
+
+    gone.answer([])
+    gone.refuse(RuntimeError("too late"))
+
+    assert gone.reply.cancelled()
+
+
+async def test_a_reply_is_given_once():
+    asked = submission(1)
+    asked.answer([])
+
+    asked.refuse(RuntimeError("too late"))
+
+    assert asked.reply.result() == []
+    with pytest.raises(asyncio.InvalidStateError):
+        asked.reply.set_result([])
