@@ -1,6 +1,8 @@
 """The wiring: journal, registry, routes and server, put together once."""
 
 import gc
+import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -118,7 +120,10 @@ class _Server(uvicorn.Server):
 
 
 def serve(settings: Settings) -> None:
-    """Serve until told to stop (SIGINT, SIGTERM)."""
+    """Serve until told to stop (SIGINT, SIGTERM); that is an end like any other, with exit code 0."""
+    for told in (signal.SIGINT, signal.SIGTERM):
+        # While it serves, uvicorn listens to these; before that and, raised once more, after it, they come here.
+        signal.signal(told, lambda *_: sys.exit(0))
     telemetry.configure(settings.log_level)
     gc.set_threshold(50_000, 20, 100)
     config = uvicorn.Config(
