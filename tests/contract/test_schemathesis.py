@@ -53,8 +53,9 @@ def test_the_document_is_openapi_3_1():
     max_examples=EXAMPLES, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
 def test_every_request_is_answered_as_the_document_says(case: schemathesis.Case):
+    spawn: dict[str, Any] = {"rig": RIG}
     schema["/v1/scenes/{scene}/characters/{character}"]["PUT"].Case(
-        path_parameters={"scene": "match-7", "character": "hero"}, body={"rig": RIG}, media_type="application/json"
+        path_parameters={"scene": "match-7", "character": "hero"}, body=spawn, media_type="application/json"
     ).call()
 
     response = case.call()
