@@ -51,6 +51,10 @@ def gates() -> list[ModuleType]:
     return [importlib.import_module(name) for name in names]
 
 
+UNSEEN = {"closed"}
+"""Facts that no caller reads: the end of a scene is answered 204, and its history ends with it."""
+
+
 def outcomes() -> set[str]:
     """Collect every outcome a gate can answer: the values of its refusals, the tags of its facts."""
     found: set[str] = set()
@@ -62,7 +66,7 @@ def outcomes() -> set[str]:
                 found.update(member.value for member in value)
             elif issubclass(value, Fact) and value is not Fact:
                 found.add(str(value.__struct_config__.tag))
-    return found
+    return found - UNSEEN
 
 
 def is_answered_in(text: str, outcome: str) -> bool:

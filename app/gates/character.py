@@ -83,7 +83,8 @@ class Character(Struct, frozen=True, array_like=True, gc=False):
     def decide(self, command: Command, place: Place) -> Answer | Undecided:
         """Decide one command on this value; it stays as it is whatever the answer."""
         if command.life is not UNSET and command.life != self.life:
-            return Refused(LifeRefusal.STALE_LIFE, at="life", by={"life": self.life})
+            release = "candidate" if type(command) is SubmitCandidate else UNSET
+            return Refused(LifeRefusal.STALE_LIFE, at="life", by={"life": self.life}, release=release)
         return _DECIDE[type(command)](self, command, place)
 
     def evolve(self, command: Command, fact: Fact, rig: Rig, *, at: int) -> "Character":

@@ -13,7 +13,7 @@ from app.gates.decision import Command, Fact
 from app.gates.event import EventGate
 from app.gates.graph import Graph, GraphSlot, RequestState
 from app.gates.parameter import Snapshot
-from app.gates.rig import Rig
+from app.gates.rig import Rig, default_rig
 from app.gates.transition import TransitionArbiter
 
 DEFAULT = ""
@@ -96,8 +96,8 @@ class Remains(Struct, frozen=True, array_like=True, gc=False):
 
 
 def rig_key(spawn: Spawn) -> str:
-    """Give the key of a spawn's rig in its scene; an inline rig's cannot be a declared name."""
-    if spawn.inline is not None:
+    """Give the key of a spawn's rig in its scene: an inline one's can be no declared name, the default has one."""
+    if spawn.inline is not None and spawn.inline != default_rig():
         # `names` follows from what is declared, and its keys are numbers, which have no deterministic encoding.
         declared = msgspec.structs.replace(spawn.inline, names={})
         return "#" + hashlib.blake2b(_deterministic.encode(declared), digest_size=16).hexdigest()

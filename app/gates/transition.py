@@ -85,9 +85,10 @@ class TransitionGranted(Fact, frozen=True, tag="granted"):
 
 @final
 class TransitionKept(Fact, frozen=True, tag="kept"):
-    """The same transition is pending or committed already: its token, or none when nothing is pending."""
+    """The same transition is pending or committed already: its token, or none when nothing is pending. Nothing lost."""
 
     token: Token | None
+    superseded: None = None
 
 
 @final

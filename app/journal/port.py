@@ -65,7 +65,12 @@ class Journal(Protocol):
         ...
 
     async def read(self, scene: str, *, after: int, limit: int) -> list[StoredEntry]:
-        """Give at most `limit` entries of positions above `after`, ascending. An unknown scene has none."""
+        """Give at most `limit` entries of positions above `after`, ascending. An unknown scene has none.
+
+        Raises (as do `seek`, `load` and `scenes`):
+            JournalUnavailable: It cannot be read now. Nothing was changed.
+            JournalDamaged: What is there cannot have been written here. Nothing was changed.
+        """
         ...
 
     async def seek(self, scene: str, *, sequence: int) -> int:
@@ -81,7 +86,11 @@ class Journal(Protocol):
     ) -> None:
         """Replace the scene's checkpoint in one step: a new header, and the characters that changed since the last one.
 
-        `None` removes a character. `position` must not fall. `listed` says whether `scenes` names the scene.
+        `None` removes a character. `listed` says whether `scenes` names the scene.
+
+        Raises:
+            ValueError: `position` is below the last checkpoint's or above the last entry's. Nothing was changed.
+            JournalUnavailable, CommitUnknown: As `append`.
         """
         ...
 
@@ -97,6 +106,10 @@ class Journal(Protocol):
         """Forget the entries of positions up to and including `before`, which a checkpoint must cover already.
 
         The scene's last position stays what it was, so a later `append` still names it.
+
+        Raises:
+            ValueError: No checkpoint covers `before`. Nothing was changed.
+            JournalUnavailable, CommitUnknown: Some of the oldest entries may be gone already; no gap is left.
         """
         ...
 

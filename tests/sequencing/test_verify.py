@@ -48,7 +48,7 @@ async def reports(journal: MemoryJournal) -> list[SceneReport]:
 async def rewritten(journal: MemoryJournal, change: Callable[[StoredEntry], StoredEntry | None]) -> MemoryJournal:
     """Copy a journal's one scene entry by entry, each as `change` makes it; None leaves it out."""
     copy = MemoryJournal()
-    copy._secret = journal.secret  # noqa: SLF001  # the copy must know the seals of the original
+    copy._secret = journal.secret  # the copy must know the seals of the original
     position = START
     for stored in await journal.read("match", after=START, limit=1000):
         made = change(stored)
