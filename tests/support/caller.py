@@ -93,8 +93,9 @@ class Caller:
             reply = self.command(name, text, character)
             body: dict[str, Any] = reply.body
             return body if reply.status == 200 else {"problem": body}
-        envelope = f'{{"commands": [{{"command": "{name}", "character": "{character}", '.encode()
-        reply = self.ask("POST", "batch", envelope + text.strip().removeprefix(b"{") + b"]}")
+        envelope = f'{{"commands": [{{"command": "{name}", "character": "{character}"'.encode()
+        rest = text.strip().removeprefix(b"{").lstrip()
+        reply = self.ask("POST", "batch", envelope + (b"" if rest == b"}" else b", ") + rest + b"]}")
         body = reply.body
         if reply.status != 200:
             return {"problem": body}
