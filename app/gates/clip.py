@@ -93,13 +93,16 @@ class ClipInstance(Struct, frozen=True, array_like=True, gc=False):
 
     def with_committed(self, loop: int, touched: int) -> "ClipInstance":
         """Move the watermark to `loop`: its keys stay and catch late doubles, all below are forgotten."""
-        seen = {other: keys for other, keys in self.seen.items() if other >= loop}
-        delivered = self.waiting.get(loop)
-        if delivered is not None:
-            digests = {key: b"" if kept is None else payload_digest(kept[0]) for key, kept in delivered.items()}
-            seen[loop] = seen.get(loop, {}) | digests
-        waiting = {other: bucket for other, bucket in self.waiting.items() if other > loop}
-        pending = sum(map(len, waiting.values()))
+        waiting, seen, pending = self.waiting, self.seen, 0
+        if seen:
+            seen = {other: keys for other, keys in seen.items() if other >= loop}
+        if waiting:
+            delivered = waiting.get(loop)
+            if delivered is not None:
+                digests = {key: b"" if kept is None else payload_digest(kept[0]) for key, kept in delivered.items()}
+                seen = {**seen, loop: seen.get(loop, {}) | digests}
+            waiting = {other: bucket for other, bucket in waiting.items() if other > loop}
+            pending = sum(map(len, waiting.values()))
         return ClipInstance(
             self.epoch,
             self.opened_at,

@@ -310,7 +310,10 @@ class EventGate(Struct, frozen=True, array_like=True, gc=False):
         instances[number] = held
         deliveries, last_delivery = self.deliveries, self.last_delivery
         if delivery is not None:
-            deliveries = (*deliveries, delivery)[-deliveries_kept:] if deliveries_kept else ()
+            kept = (
+                deliveries if len(deliveries) < deliveries_kept else deliveries[len(deliveries) - deliveries_kept + 1 :]
+            )
+            deliveries = (*kept, delivery) if deliveries_kept else ()
             last_delivery = delivery.delivery
         return EventGate(
             instances,
@@ -328,7 +331,7 @@ class EventGate(Struct, frozen=True, array_like=True, gc=False):
     ) -> "EventGate":
         number = command.clip_instance
         held = self.instances.get(number) or ClipInstance(epochs(None), at, touched)
-        freed = sum(payload_bytes(event.payload) for event in fact.events)
+        freed = sum(payload_bytes(event.payload) for event in fact.events) if self.waiting_bytes else 0
         delivery = None if fact.delivery is None else Delivery(fact.delivery, fact.events)
         return self._with(
             number,

@@ -61,16 +61,26 @@ class Sealer:
 
     A seal starts with the life it was granted in, so that a token of a former life is recognised as such and
     not mistaken for a forged one.
+
+    Bound: the digests begun for `begun_max` layers are kept, so that a seal costs only what is new in it.
     """
 
-    def __init__(self, scene: str, secret: bytes) -> None:
-        self._keyed = hashlib.blake2b(scene.encode(), key=secret, digest_size=16, person=b"posegate-seal")
+    def __init__(self, scene: str, secret: bytes, *, begun_max: int = 16_384) -> None:
+        keyed = hashlib.blake2b(scene.encode(), key=secret, digest_size=16, person=b"posegate-seal")
+
+        @lru_cache(begun_max)
+        def begun(life: int, character: str, layer: str) -> hashlib.blake2b:
+            digest = keyed.copy()
+            digest.update(f"\0{life}\0{character}\0{layer}".encode("utf-8", "surrogatepass"))
+            return digest
+
+        self._begun = begun
 
     def seal(self, life: int, character: str, layer: str, epoch: int, generation: int, from_: str, to: str) -> str:
         """Give the seal of one token. No field can hold the separator, so no two tokens share a text."""
-        keyed = self._keyed.copy()
-        keyed.update(f"\0{life}\0{character}\0{layer}\0{epoch}\0{generation}\0{from_}\0{to}".encode("utf-8", "replace"))
-        return f"{life:x}-{keyed.hexdigest()}"
+        digest = self._begun(life, character, layer).copy()
+        digest.update(f"\0{epoch}\0{generation}\0{from_}\0{to}".encode("utf-8", "surrogatepass"))
+        return f"{life:x}-{digest.hexdigest()}"
 
     def life_of(self, token: Token) -> int | None:
         """Give the life in which `token` was granted by this journal; None for one that never was."""

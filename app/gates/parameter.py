@@ -103,6 +103,12 @@ class Snapshot(Struct, frozen=True, array_like=True, gc=False):
         if fact.version == self.version:
             return self
         declared = rig.declared
+        if declared is None and rig.mode == "sparse":
+            values = self.values.copy()
+            for item in command.values:
+                value = item.value if type(item.value) is float else _kept(item.value, None, 0)
+                values[item.name] = value  # type: ignore[index]  # every item of an accepted batch has a name here
+            return Snapshot(fact.version, values)
         if rig.mode == "full":
             values = rig.defaults()
             values.update({name: self.values[name] for name in values if declared and declared[name].type == "trigger"})
@@ -118,19 +124,18 @@ class Snapshot(Struct, frozen=True, array_like=True, gc=False):
 def _fits(items: list[ParameterValue], rig: Rig) -> bool:
     """Say whether a batch surely passes every rung; a batch that names parameters by id has to climb the ladder."""
     declared = rig.declared
-    seen = set()
+    names = {item.name for item in items}
+    if len(names) < len(items) or UNSET in names:
+        return False
     for item in items:
-        name, value = item.name, item.value
-        if name is UNSET or name in seen:
-            return False
-        seen.add(name)
+        value = item.value
         if type(value) is bool:
             if declared is None:
                 continue
         elif (type(value) is not float and type(value) is not int) or not -FLOAT32_INFINITE < value < FLOAT32_INFINITE:
             return False
         if declared is not None:
-            rule = declared.get(name)
+            rule = declared.get(item.name)  # type: ignore[arg-type]  # every item has a name
             if rule is None or not _has_type(value, rule) or not _in_range(value, rule):
                 return False
     return True

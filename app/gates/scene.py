@@ -197,7 +197,12 @@ class Candidate:
         if type(answer) is not Refused:
             character = character.evolve(command, answer, rig, at=self.at)
             self.living[name] = character
-        return self._record(name, command, answer, character.revision, mark)
+        if mark is not None:
+            return self._record(name, command, answer, character.revision, mark)
+        self.sequence += 1
+        record = Record(name, command, answer, character.revision)
+        self.records.append(record)
+        return record
 
     def _decide_and_record_life(self, name: str | None, command: Command, mark: Mark | None) -> Record | Undecided:
         character = None if name is None else self.character(name)
