@@ -58,7 +58,7 @@ _KEY = {
     "in": "header",
     "required": False,
     "description": "8 to 255 visible ASCII characters, quoted or bare. The same key gives the same answer.",
-    "schema": {"type": "string", "pattern": '^([!-~]{8,255}|"[!-~]{8,255}")$'},
+    "schema": {"type": "string", "pattern": '^("[!#-~][!-~]{6,253}[!#-~]"|[!#-~][!-~]{6,253}[!#-~])$'},
 }
 KEYED: dict[str, Any] = {"parameters": [_KEY]}
 """The description of a route that takes an idempotency key and no body."""
