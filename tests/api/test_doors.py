@@ -42,6 +42,8 @@ def asked(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
                 container[key] = draw(ODD)
             case _ if isinstance(container, dict):
                 container[draw(st.sampled_from(FIELDS))] = draw(ODD)
+            case _:
+                pass
     return name, body
 
 
