@@ -25,14 +25,13 @@ async def batch(request: Request) -> Response:
     """Decide many commands, each on its own; an answer stands where its command stood."""
     settings, scene = settings_of(request), scene_in(request)
     places = decoded(await members_of(request), settings)
-    results = iter(
-        await registry_of(request).submit(scene, [place for place in places if isinstance(place, Addressed)])
-    )
+    commands = [place for place in places if not isinstance(place, ProblemError)]
+    results = iter(await registry_of(request).submit(scene, commands))
     retry_after = settings.retry_after_s
     answers = [
-        answer_of(next(results), retry_after=retry_after)
-        if isinstance(place, Addressed)
-        else msgspec.json.encode({"problem": place.body(retry_after=retry_after)})
+        msgspec.json.encode({"problem": place.body(retry_after=retry_after)})
+        if isinstance(place, ProblemError)
+        else answer_of(next(results), retry_after=retry_after)
         for place in places
     ]
     return Response(b'{"answers":[' + b",".join(answers) + b"]}", media_type="application/json")

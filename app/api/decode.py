@@ -113,6 +113,10 @@ def command(name: str, fields: dict[str, Any], settings: Settings) -> Command:
     """
     if "command" in fields:
         raise misfit(fields, "Object contains unknown field `command`", settings, at="command")
+    return _typed(name, fields, settings)
+
+
+def _typed(name: str, fields: dict[str, Any], settings: Settings) -> Command:
     struct = _STRUCTS.get(name)
     if struct is None:
         return _life_command(name, fields, settings)
@@ -277,21 +281,18 @@ def addressed(item: Any, settings: Settings) -> Addressed:
     Raises:
         ProblemError: As `command`; the rest of the batch is none the worse for it.
     """
-    fields = members(item, settings)
-    name, character, idempotency_key = (
-        fields.pop("command", None),
-        fields.pop("character", None),
-        fields.pop("key", None),
-    )
+    fields = item if type(item) is dict else members(item, settings)
+    take = fields.pop
+    name, character, idempotency_key = take("command", None), take("character", None), take("key", None)
     if type(name) is not str:
         raise ProblemError("invalid", "a command needs its name", at="command")
     if type(character) is not str or not is_identifier(character):
         raise ProblemError("invalid", "a command needs the id of a character", at="character")
     if idempotency_key is None:
-        return Addressed(character, command(name, fields, settings))
+        return Addressed(character, _typed(name, fields, settings))
     if type(idempotency_key) is not str:
         raise ProblemError("invalid", "`key` must be text", at="key")
-    return Addressed(character, command(name, fields, settings), key(idempotency_key))
+    return Addressed(character, _typed(name, fields, settings), key(idempotency_key))
 
 
 def key(text: str) -> str:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import deque
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -10,7 +9,7 @@ from app.gates.decision import Command, Undecided
 from app.gates.scene import Record
 
 
-class Addressed(NamedTuple):
+class Addressed(Struct, frozen=True, gc=False):
     """One command, the character it is for (None: the scene), and its idempotency key where it has one."""
 
     character: str | None

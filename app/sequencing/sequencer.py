@@ -1,9 +1,10 @@
 """The sequencer: one scene's turns. Decide all, append once, adopt, answer all: nothing else decides and waits."""
 
+from collections import Counter
 from collections.abc import Callable
 
-from app.gates.catalogue import COMMANDS, name_of, outcome_of
-from app.gates.decision import Command, Problem, Undecided
+from app.gates.catalogue import COMMANDS, name_of, word_of
+from app.gates.decision import Problem, Refused, Undecided
 from app.gates.receipt import mark
 from app.gates.scene import Candidate, Record, Scene
 from app.journal.codec import encode_entry
@@ -143,7 +144,7 @@ class Sequencer:
 
     def _decide_keyed(self, candidate: Candidate, caller: str, addressed: Addressed) -> Result | Earlier:
         """Decide a command with a key, once: the same command again gets the first answer, another is told so."""
-        character, command, key = addressed
+        character, command, key = addressed.character, addressed.command, addressed.key
         assert key is not None
         keyed = mark(caller, key, character, command)
         earlier = candidate.earlier(keyed)
@@ -181,11 +182,15 @@ class Sequencer:
 
 def outcomes(records: list[Record]) -> dict[tuple[str, str, str], int]:
     """Count decisions by gate, command and outcome, as the metrics label them."""
-    counted: dict[tuple[type[Command], str], int] = {}
-    for record in records:
-        decided = (type(record.command), outcome_of(record.answer))
-        counted[decided] = counted.get(decided, 0) + 1
-    return {
-        (COMMANDS[command].gate, name_of(command), str(outcome)): number
-        for (command, outcome), number in counted.items()
+    accepted = Counter([(type(record.command), type(record.answer)) for record in records])
+    counted = {
+        (COMMANDS[command].gate, name_of(command), word_of(answer)): number
+        for (command, answer), number in accepted.items()
+        if answer is not Refused
     }
+    for record in records if len(counted) < len(accepted) else ():
+        if type(record.answer) is Refused:
+            command = type(record.command)
+            labels = (COMMANDS[command].gate, name_of(command), str(record.answer.outcome))
+            counted[labels] = counted.get(labels, 0) + 1
+    return counted
