@@ -36,7 +36,7 @@ def test_the_hit_reaction_story(call: Caller):
 @pytest.mark.parametrize("name", BODIES)
 def test_a_command_for_nobody_is_a_problem(call: Caller, name: str):
     assert call.command(name, BODIES[name], "nobody").problem == ("unknown-character", 404, None)
-    assert Caller(call._send).command(name, BODIES[name]).problem == ("unknown-scene", 404, None)
+    assert call.elsewhere().command(name, BODIES[name]).problem == ("unknown-scene", 404, None)
 
 
 @pytest.mark.parametrize("name", BODIES)

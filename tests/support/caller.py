@@ -60,6 +60,10 @@ class Caller:
         self._send = send
         self.scene = f"scene-{next(_numbers)}" if scene is None else scene
 
+    def elsewhere(self) -> "Caller":
+        """Speak to another scene, which does not exist yet."""
+        return Caller(self._send)
+
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
         """Send one request; a path without a slash in front is one of the scene."""
         target = path if path.startswith("/") else f"/v1/scenes/{self.scene}/{path}".removesuffix("/")
