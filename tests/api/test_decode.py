@@ -222,14 +222,14 @@ def test_an_unknown_field_is_invalid_in_every_command(call: Caller, door: str, n
 @pytest.mark.parametrize(
     ("name", "fields", "at"),
     [
-        ("complete", {"token": {**TOKEN, "life": 1}}, "token"),
-        ("commit-parameters", {"values": [{"name": "Speed", "value": 1, "type": "float"}]}, "values[0]"),
+        ("complete", {"token": {**TOKEN, "life": 1}}, "token.life"),
+        ("commit-parameters", {"values": [{"name": "Speed", "value": 1, "type": "float"}]}, "values[0].type"),
         (
             "submit-candidate",
             {**BODIES["submit-candidate"], "evaluation": {"succeeded": True, "why": ""}},
-            "evaluation",
+            "evaluation.why",
         ),
-        ("complete", {"token": {"answer": 0}}, "token"),
+        ("complete", {"token": {"answer": 0}}, "token.answer"),
         ("enqueue", {**BODIES["enqueue"], "clip_instance": {"answer": 0}}, "clip_instance"),
         ("spawn", {"unknown": 1}, "unknown"),
     ],

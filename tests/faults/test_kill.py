@@ -13,9 +13,9 @@ from tests.support.process import Process, process
 
 ROUNDS = 20
 SEED = 20261130
-ANSWERS_MIN, ANSWERS_MAX = 16, 160
+ANSWERS_MIN, ANSWERS_MAX = 16, 120
 LATER_S_MAX = 0.02
-RETRIED_AGAIN = 24
+RETRIED_AGAIN = 16
 TOKEN_PARTS = ("token", "superseded")
 
 
