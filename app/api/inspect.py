@@ -139,9 +139,5 @@ async def parameters(request: Request, opened: OpenedDep, character: CharacterNa
 async def deliveries(opened: OpenedDep, character: CharacterName, after: After = 0) -> Response:
     """Read kept deliveries again, so that a lost answer loses no event."""
     held = alive(opened, character).events
-    kept = [
-        {"delivery": delivery.delivery, "events": delivery.events}
-        for delivery in held.deliveries
-        if delivery.delivery > after
-    ]
+    kept = [{"delivery": delivery.delivery, "events": delivery.events} for delivery in held.given.readable(after)]
     return Response(msgspec.json.encode({"deliveries": kept}), media_type="application/json")

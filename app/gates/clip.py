@@ -120,13 +120,6 @@ class ClipInstance(Struct, frozen=True, array_like=True, gc=False):
         )
 
 
-class Delivery(Struct, frozen=True, array_like=True, gc=False):
-    """One delivery that can be read again."""
-
-    delivery: int
-    events: list[Event]
-
-
 def _frame(item: tuple[Key, object]) -> int:
     return item[0][0]
 

@@ -9,8 +9,9 @@ from typing import Any, assert_never, final
 
 from msgspec import UNSET, Struct, UnsetType
 
-from app.gates.clip import ClipInstance, Delivery, Event, payload_bytes, payload_digest
+from app.gates.clip import ClipInstance, Event, payload_bytes, payload_digest
 from app.gates.decision import Command, Fact, Refused
+from app.gates.delivery import Deliveries, Delivery
 from app.gates.identity import Name, Number, has_control_characters
 from app.gates.rig import Rig
 from app.gates.spent import Runs, is_spent, spent
@@ -143,9 +144,22 @@ class EventGate(Struct, frozen=True, array_like=True, gc=False):
     floor: int = -1
     retired: Runs = ()
     waiting_bytes: int = 0
-    deliveries: tuple[Delivery, ...] = ()
-    last_delivery: int = 0
-    acknowledged: int = 0
+    given: Deliveries = Deliveries()
+
+    @property
+    def last_delivery(self) -> int:
+        """Give the number of the last delivery."""
+        return self.given.last
+
+    @property
+    def acknowledged(self) -> int:
+        """Give the highest number that was acknowledged."""
+        return self.given.acknowledged
+
+    @property
+    def deliveries(self) -> tuple[Delivery, ...]:
+        """Give the deliveries that can be read again."""
+        return tuple(self.given.readable())
 
     def is_retired(self, number: int) -> bool:
         """Say whether a number that is not open was retired."""
@@ -297,8 +311,7 @@ class EventGate(Struct, frozen=True, array_like=True, gc=False):
         made_room: list[int] | UnsetType = UNSET,
         *,
         grown: int = 0,
-        delivery: Delivery | None = None,
-        deliveries_kept: int = 0,
+        given: Deliveries | None = None,
     ) -> "EventGate":
         """Put one instance in its place, after the one that made room for it is gone."""
         instances = self.instances.copy()
@@ -308,22 +321,13 @@ class EventGate(Struct, frozen=True, array_like=True, gc=False):
                 del instances[other]
                 floor, retired = spent(floor, retired, other)
         instances[number] = held
-        deliveries, last_delivery = self.deliveries, self.last_delivery
-        if delivery is not None:
-            kept = (
-                deliveries if len(deliveries) < deliveries_kept else deliveries[len(deliveries) - deliveries_kept + 1 :]
-            )
-            deliveries = (*kept, delivery) if deliveries_kept else ()
-            last_delivery = delivery.delivery
         return EventGate(
             instances,
             max(self.highest, number),
             floor,
             retired,
             self.waiting_bytes + grown,
-            deliveries,
-            last_delivery,
-            self.acknowledged,
+            self.given if given is None else given,
         )
 
     def _delivered(
@@ -332,14 +336,13 @@ class EventGate(Struct, frozen=True, array_like=True, gc=False):
         number = command.clip_instance
         held = self.instances.get(number) or ClipInstance(epochs(None), at, touched)
         freed = sum(payload_bytes(event.payload) for event in fact.events) if self.waiting_bytes else 0
-        delivery = None if fact.delivery is None else Delivery(fact.delivery, fact.events)
+        given = None if fact.delivery is None else self.given.with_events(fact.events, kept=rig.deliveries_kept)
         return self._with(
             number,
             held.with_committed(command.loop, touched),
             fact.retired,
             grown=-freed,
-            delivery=delivery,
-            deliveries_kept=rig.deliveries_kept,
+            given=given,
         )
 
     def _without(self, number: int, undelivered: list[Event]) -> "EventGate":
@@ -353,30 +356,17 @@ class EventGate(Struct, frozen=True, array_like=True, gc=False):
             floor,
             retired,
             self.waiting_bytes - freed,
-            self.deliveries,
-            self.last_delivery,
-            self.acknowledged,
+            self.given,
         )
 
     def _acknowledged(self, through: int) -> "EventGate":
-        if through <= self.acknowledged:
-            return self
-        kept = tuple(delivery for delivery in self.deliveries if delivery.delivery > through)
-        return EventGate(
-            self.instances,
-            self.highest,
-            self.floor,
-            self.retired,
-            self.waiting_bytes,
-            kept,
-            self.last_delivery,
-            through,
-        )
+        given = self.given.with_acknowledged(through)
+        return EventGate(self.instances, self.highest, self.floor, self.retired, self.waiting_bytes, given)
 
     def next_life(self) -> "EventGate":
         """Start a new life: every number seen is spent; deliveries and their numbers go on (contract, section 10)."""
         floor = self.highest if self.highest or 0 in self.instances else self.floor
-        return EventGate({}, self.highest, floor, (), 0, self.deliveries, self.last_delivery, self.acknowledged)
+        return EventGate({}, self.highest, floor, (), 0, self.given)
 
 
 def is_immediate(rig: Rig, kind: str) -> bool:

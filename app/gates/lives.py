@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from app.gates.character import PARAMETERS_MAX, Carried, Character
 from app.gates.decision import Command, Fact
+from app.gates.delivery import Deliveries
 from app.gates.event import EventGate
 from app.gates.graph import Graph, GraphSlot, RequestState
 from app.gates.parameter import Snapshot
@@ -172,7 +173,7 @@ def folded(floor: Remains, gone: Remains) -> Remains:
         max(floor.version, gone.version),
         max(floor.request, gone.request),
         {},
-        EventGate(highest=highest, floor=lowest, last_delivery=last, acknowledged=last),
+        EventGate(highest=highest, floor=lowest, given=Deliveries((), last, last, last + 1)),
         gone.died_at,
     )
 
@@ -186,9 +187,7 @@ def without_deliveries(character: Character) -> Character:
         held.floor,
         held.retired,
         held.waiting_bytes,
-        (),
-        held.last_delivery,
-        held.acknowledged,
+        held.given.without_events(),
     )
     return Character(
         character.life,
