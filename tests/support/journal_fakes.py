@@ -29,13 +29,24 @@ class FaultyJournal:
         self.inner = inner
         self.chance = chance
         self.failing: set[str] = set()
-        self.appended = 0
+        self.written: list[bytes] = []
         self.is_closed = False
         self._chances = random.Random(seed)
         self._next: deque[Fault] = deque()
         self._open = asyncio.Event()
         self._open.set()
         self.is_held = asyncio.Event()
+
+    @property
+    def appended(self) -> int:
+        """How many entries were written, whatever their writers were told."""
+        return len(self.written)
+
+    def clear(self) -> None:
+        """Let no more faults happen: none of those that were asked for and did not come."""
+        self._next.clear()
+        self.failing.clear()
+        self.chance = 0.0
 
     @property
     def secret(self) -> bytes:
@@ -68,7 +79,7 @@ class FaultyJournal:
         if fault is Fault.UNKNOWN_LOST:
             raise CommitUnknown("the connection broke before the write")
         position = await self.inner.append(scene, after=after, first=first, last=last, blob=blob)
-        self.appended += 1
+        self.written.append(blob)
         if fault is Fault.UNKNOWN_WRITTEN:
             raise CommitUnknown("the connection broke after the write")
         return position

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from app.gates.decision import Command, Refused, Undecided
-from app.gates.lives import Spawn
+from app.gates.lives import CloseScene, Spawn
 from app.gates.scene import Scene
 from app.gates.transition import Begin
 from app.journal.codec import decode_entry
@@ -99,3 +99,23 @@ async def replayed(journal: Journal, scene: str = "room", **settings: Any) -> Sc
         entry = decode_entry(stored.blob)
         fresh.replay(entry.first, entry.at, entry.records)
     return fresh
+
+
+async def ask(registry: Registry, command: Command, *, scene: str = "room", key: str | None = None) -> str:
+    """Have one command decided for `hero`, or for the scene; give its word."""
+    who = None if isinstance(command, CloseScene) else "hero"
+    return words(await registry.submit(scene, [Addressed(who, command, key)]))[0]
+
+
+async def seen(registry: Registry, scene: str = "room") -> Scene:
+    """Give a scene that must exist, as a reader sees it."""
+    opened = await registry.opened(scene)
+    assert opened is not None
+    return opened.scene
+
+
+async def generation(registry: Registry, scene: str = "room") -> int:
+    """Give the generation of `hero`, which must be alive."""
+    held = (await seen(registry, scene)).roster.get("hero")
+    assert held is not None
+    return held.layers["base"].generation
