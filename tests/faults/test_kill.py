@@ -20,13 +20,15 @@ TOKEN_PARTS = ("token", "superseded")
 
 
 async def killed_under_load(served: Process, scene: str, chance: random.Random) -> Load:
-    """Kill the process a moment after a random number of answers; give what was sent and answered until then."""
+    """Kill the process with a random answer, or a moment after it; give what was sent and answered until then."""
     load = Load(served.url, scene, chance)
     last = chance.randint(ANSWERS_MIN, ANSWERS_MAX)
-    later_s = chance.uniform(0, LATER_S_MAX)
+    later_s = chance.choice([0, chance.uniform(0, LATER_S_MAX)])
 
     def answered(answers: int) -> None:
-        if answers == last:
+        if answers == last and not later_s:
+            served.kill()
+        elif answers == last:
             asyncio.get_running_loop().call_later(later_s, served.kill)
 
     await load.run(answered)
