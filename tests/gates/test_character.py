@@ -23,7 +23,7 @@ def value(name: str = "x", held: Any = 1) -> ParameterValue:
     return ParameterValue(value=held, name=name)
 
 
-def every_command(**life: int) -> list[Command]:
+def every_command(**life: Any) -> list[Command]:
     """One of each, all of which some other check would refuse, or accept, in the default rig."""
     return [
         Begin(layer="tail", target="Run", **life),

@@ -67,7 +67,7 @@ def test_a_refused_batch_writes_none_of_its_values():
     assert played.hero().parameters.values["Turn"] == -0.5
 
 
-LADDER = [
+LADDER: list[Any] = [
     ("duplicate_parameter", ("Armed", True), ("Armed", True)),
     ("non_finite_value", ("Speed", None)),
     ("unknown_parameter", ("Wind", 1)),

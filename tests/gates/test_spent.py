@@ -4,9 +4,11 @@ import random
 
 from app.gates.spent import RUNS_KEPT, Runs, is_spent, spent
 
+NOTHING: tuple[int, Runs] = (-1, ())
+
 
 def after(*numbers: int) -> tuple[int, Runs]:
-    floor, runs = -1, ()
+    floor, runs = NOTHING
     for number in numbers:
         floor, runs = spent(floor, runs, number)
     return floor, runs
@@ -35,7 +37,7 @@ def test_a_number_below_the_floor_moves_nothing():
 
 def test_whatever_the_order_a_spent_number_stays_spent():
     chance = random.Random(7)
-    floor, runs, seen = -1, (), set[int]()
+    (floor, runs), seen = NOTHING, set[int]()
     for number in chance.sample(range(4 * RUNS_KEPT), 3 * RUNS_KEPT):
         floor, runs = spent(floor, runs, number)
         seen.add(number)

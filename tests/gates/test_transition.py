@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from app.gates.decision import Grant, LayerNow
 from app.gates.graph import RequestGraph
 from app.gates.identity import Sealer, Token
+from app.gates.rig import LayerRule
 from app.gates.transition import (
     ENDINGS_KEPT,
     Begin,
@@ -22,7 +23,7 @@ from app.gates.transition import (
     TransitionRefusal,
 )
 from tests.support.played import Played
-from tests.support.rigs import LayerRule, candidate, rig
+from tests.support.rigs import candidate, rig
 
 SEALER = Sealer("room", b"a secret of thirty-two bytes    ")
 IDLE = TransitionArbiter("Idle", 0, 1)
@@ -371,7 +372,7 @@ def test_a_graph_swap_makes_every_end_of_a_pending_token_stale():
 
 
 @pytest.mark.parametrize("fields", [{"layer": "ba\nse"}, {"target": "Run\x85"}, {"target": "\ud800"}])
-def test_begin_takes_no_control_characters(fields: dict[str, str]):
+def test_begin_takes_no_control_characters(fields: dict[str, Any]):
     with pytest.raises(ValueError, match="control characters"):
         Begin(**{"layer": "base", "target": "Run", **fields})
 

@@ -71,7 +71,7 @@ class Drawer:
         self.held: dict[str, Any] = plain.alive.get(who, {})
         self.numbers = plain.numbers.get(who, plain.floor)
 
-    def life(self) -> dict[str, int]:
+    def life(self) -> dict[str, Any]:
         """Name a life now and then, mostly the right one."""
         is_named = self.pick(range(8)) == 7
         return {"life": near(self.pick, self.numbers["life"])} if is_named else {}
@@ -98,7 +98,7 @@ class Drawer:
     def token(self) -> Token:
         """Choose a token that was given out, mostly a recent one of this character; change one field now and then."""
         own = [token for token in self.tokens if token.character == self.who][-5:]
-        chosen = self.pick(self.pick((own, own, own, self.tokens)) or [FROM_THE_START])
+        chosen: Token = self.pick(self.pick((own, own, own, self.tokens)) or [FROM_THE_START])
         changes = {
             "character": WHO,
             "layer": LAYERS,
@@ -205,7 +205,7 @@ class Drawer:
         """Draw a spawn, and the name of the spec it carries (empty when it names a rig)."""
         spec = self.pick(("actor", "actor", "actor", "full", "bare", ""))
         is_named = self.pick(range(8)) == 7
-        life = {"life": near(self.pick, self.numbers["life"] + (not self.held))} if is_named else {}
+        life: dict[str, Any] = {"life": near(self.pick, self.numbers["life"] + (not self.held))} if is_named else {}
         return (Spawn(inline=RIGS[spec], **life) if spec else Spawn(rig="named", **life)), spec
 
 

@@ -37,7 +37,15 @@ def opened(scene: PlainScene, who: str, held: dict[str, Any], number: int, made_
         held["retired"].add(other)
     numbers = scene.numbers[who]
     numbers["instance"] = max(numbers["instance"], number)
-    instance = {"clip": None, "layer": None, "committed": None, "first": None, "waiting": [], "keys": {}, "accepted": 0}
+    instance: dict[str, Any] = {
+        "clip": None,
+        "layer": None,
+        "committed": None,
+        "first": None,
+        "waiting": [],
+        "keys": {},
+        "accepted": 0,
+    }
     instance |= parts
     instance["epoch"] = epoch_of(held, instance["layer"])
     held["instances"][number] = instance

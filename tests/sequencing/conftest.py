@@ -19,8 +19,9 @@ DEADLINE_S = 20
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give every asyncio test of this folder its deadline."""
     for item in items:
-        is_here = isinstance(item, pytest.Function) and Path(__file__).parent in item.path.parents
-        if is_here and inspect.iscoroutinefunction(item.obj):
+        if not isinstance(item, pytest.Function) or Path(__file__).parent not in item.path.parents:
+            continue
+        if inspect.iscoroutinefunction(item.obj):
             item.obj = _with_deadline(item.obj)
 
 

@@ -137,7 +137,7 @@ async def test_a_draining_registry_answers_what_waits_takes_nothing_new_and_chec
     await closing
 
     checkpoint = await journal.inner.load("room")
-    assert (answers, is_open_meanwhile, journal.is_closed) == (["granted", "granted"], True, True)
+    assert (list(answers), is_open_meanwhile, journal.is_closed) == (["granted", "granted"], True, True)
     assert checkpoint is not None
     assert (registry._held, registry._tasks) == ({}, {})
     assert registry.is_draining

@@ -1,6 +1,7 @@
 """The sequencer's turns: decide all, append once, adopt, answer all; and one answer a key."""
 
 import asyncio
+from typing import Any
 
 from app.gates.decision import Problem
 from app.gates.event import CommitLoop, Enqueue
@@ -14,7 +15,7 @@ from tests.support.sequenced import RUN, SPAWN, Node, replayed, words
 HIT = Begin(layer="base", target="Hit")
 
 
-async def spawned(journal: FaultyJournal, **settings: int) -> Node:
+async def spawned(journal: FaultyJournal, **settings: Any) -> Node:
     node = Node(journal, **settings)
     assert await node.ask(SPAWN) == ["spawned"]
     return node

@@ -1,5 +1,7 @@
 """The sequencer when the journal fails, cannot say, or was written by somebody else, and when an invariant breaks."""
 
+from typing import Any
+
 import pytest
 
 from app.gates.lives import CloseScene, Despawn, Spawn
@@ -16,7 +18,7 @@ from tests.support.sequenced import RUN, SPAWN, Node, replayed, words
 HIT = Begin(layer="base", target="Hit")
 
 
-async def spawned(journal: FaultyJournal, **settings: int) -> Node:
+async def spawned(journal: FaultyJournal, **settings: Any) -> Node:
     node = Node(journal, **settings)
     assert await node.ask(SPAWN) == ["spawned"]
     return node

@@ -1,6 +1,7 @@
 """The store: a checkpoint and the tail behind it are the scene, whatever was stored when; and history has an end."""
 
 import random
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ NAMES = ("hero", "villain", "ghost")
 TRIGGERED = rig(declared={"Fire": parameter("Fire", "trigger")})
 
 
-async def reopened(journal: FaultyJournal, **settings: int) -> Scene:
+async def reopened(journal: FaultyJournal, **settings: Any) -> Scene:
     node = Node(journal, **settings)
     await node.ask()
     return node.scene
@@ -37,7 +38,7 @@ async def granted(node: Node, key: str | None = None) -> Complete:
     return Complete(token=result.record.answer.token)  # type: ignore[union-attr]  # it was granted
 
 
-async def wandered(journal: FaultyJournal, seed: int, **settings: int) -> Node:
+async def wandered(journal: FaultyJournal, seed: int, **settings: Any) -> Node:
     """Take 80 turns of commands that touch everything a checkpoint stores."""
     chance = random.Random(seed)
     clock = Clock()
@@ -72,7 +73,11 @@ async def wandered(journal: FaultyJournal, seed: int, **settings: int) -> Node:
 async def test_a_reopened_scene_is_the_live_one_byte_for_byte(
     journal: FaultyJournal, seed: int, checkpoint_decisions: int, remains_max: int
 ):
-    settings = {"checkpoint_decisions": checkpoint_decisions, "remains_max": remains_max, "receipts_ms": 60}
+    settings: dict[str, Any] = {
+        "checkpoint_decisions": checkpoint_decisions,
+        "remains_max": remains_max,
+        "receipts_ms": 60,
+    }
     node = await wandered(journal, seed, **settings)
 
     assert_same_scene(await reopened(journal, **settings), node.scene)
@@ -81,7 +86,7 @@ async def test_a_reopened_scene_is_the_live_one_byte_for_byte(
 @pytest.mark.parametrize("seed", range(8))
 async def test_a_checkpoint_and_its_tail_equal_a_replay_from_the_first_entry(journal: FaultyJournal, seed: int):
     journal.failing.add("trim")
-    settings = {"checkpoint_decisions": 9, "remains_max": 1, "receipts_ms": 60}
+    settings: dict[str, Any] = {"checkpoint_decisions": 9, "remains_max": 1, "receipts_ms": 60}
     node = await wandered(journal, seed, **settings)
 
     whole = await replayed(journal, **settings)
