@@ -281,6 +281,10 @@ class Candidate:
         before = self._before(name)
         life = before.life + 1 if character is None else character.life
         if command.life is not UNSET and command.life != life:
+            if not self.exists:
+                return Undecided(
+                    Problem.UNKNOWN_SCENE, f"there is no scene {self.scene.name!r}, so no former life in it"
+                )
             return Refused(
                 LifeRefusal.STALE_LIFE, at="life", by={"life": life if character is not None else before.life}
             )

@@ -98,7 +98,7 @@ def test_a_spawn_may_name_the_life_it_is_for():
 
     second = played.word(Spawn(life=1)), played.word(Spawn(life=2))
 
-    assert first == ("stale_life", "spawned", "stale_life")
+    assert first == (Problem.UNKNOWN_SCENE, "spawned", "stale_life")
     assert second == ("stale_life", "spawned")
 
 
