@@ -124,7 +124,7 @@ class PlainScene:
         held, numbers = self.alive.get(who), self.numbers.get(who, self.floor)
         present = numbers["life"] + 1 if held is None else held["life"]
         if command.life is not UNSET and command.life != present:
-            return "stale_life", {}
+            return ("stale_life" if self.exists else "unknown-scene"), {}
         if command.rig is not None and command.rig not in self.rigs:
             return "unknown-rig", {}
         way = ("named", command.rig) if command.rig is not None else ("inline", spec)

@@ -8,6 +8,7 @@ import os
 import random
 from typing import Any
 
+import msgspec
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -60,7 +61,7 @@ class SceneMachine(RuleBasedStateMachine):
         self.registry = Registry(self.journal, self.settings, clock=self.clock)
         self.plain = PlainScene()
         self.tokens: list[Token] = []
-        self.answered: dict[str, tuple[tuple[str | None, Command], Result, int]] = {}
+        self.answered: dict[str, tuple[bytes, Result, int]] = {}
         self.delivered: set[tuple[Any, ...]] = set()
         self.highest: dict[Any, int] = {}
 
@@ -170,7 +171,10 @@ class SceneMachine(RuleBasedStateMachine):
         known = None if key is None else self.answered.get(key)
         if known is not None and self.clock.now - known[2] <= KEPT_MS:
             [(who, command, _)] = asked
-            assert word(results[0]) == "key-reused" if known[0] != (who, command) else results[0] == known[1]
+            if known[0] == asked_under(who, command):
+                assert answer_of(results[0]) == answer_of(known[1])
+            else:
+                assert word(results[0]) == "key-reused"
             return
         for (who, command, spec), result in zip(asked, results, strict=True):
             expected, details = self.plain.ask(who, command, spec)
@@ -182,7 +186,7 @@ class SceneMachine(RuleBasedStateMachine):
         if all(not isinstance(result, Decided) or not result.record.accepted for result in results):
             assert before == {who: self.blob(who) for who in drawn.WHO}, "a refusal leaves the state equal"
         if key is not None and isinstance(results[0], Decided) and word(results[0]) not in RETRYABLE:
-            self.answered[key] = (asked[0][:2], results[0], results[0].at)
+            self.answered[key] = (asked_under(*asked[0][:2]), results[0], results[0].at)
 
     async def submit(self, commands: list[Addressed], fault: Fault) -> list[Result]:
         """Submit; when the journal fails, once, submit again under the same key."""
@@ -298,6 +302,17 @@ class SceneMachine(RuleBasedStateMachine):
 
 
 RETRYABLE = {"beyond_window", "queue_full", "instances_full", "layer_busy"}
+
+
+def asked_under(who: str | None, command: Command) -> bytes:
+    """Give what two commands under one key must share to be the same."""
+    return msgspec.msgpack.encode((who, command), order="deterministic")
+
+
+def answer_of(result: Result) -> object:
+    """Give what a caller is told; of a refused command the record keeps no payload."""
+    assert isinstance(result, Decided)
+    return result.sequence, result.at, result.record.answer, result.record.revision
 
 
 TestScene = SceneMachine.TestCase
