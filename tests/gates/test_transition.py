@@ -287,10 +287,8 @@ def test_the_generation_goes_on_across_epochs_and_a_pending_token_ends_with_its_
 def test_a_token_of_a_former_life_is_stale_even_where_all_its_numbers_fit():
     old = IDLE.decide_begin(Begin(layer="base", target="Run"), character="hero", life=1, states=None, sealer=SEALER)
     assert isinstance(old, TransitionGranted)
-    pending = replace(IDLE, epoch=2)
-
-    assert refused(pending, old.token, life=2) == "stale_epoch"
-    assert refused(pending, old.token, life=1) == "stale_epoch"
+    assert refused(IDLE, old.token, life=2) == "stale_epoch"
+    assert refused(IDLE.next_epoch(), old.token, life=2) == "stale_epoch"
 
 
 def test_a_token_of_a_later_life_is_unknown():
