@@ -19,6 +19,7 @@ from starlette.routing import Match
 from app import __version__
 from app.api import batch, commands, health, history, inspect, lives
 from app.api.contract import document
+from app.api.guard import PathGuard
 from app.api.problems import ProblemError, problem_of_status, problem_response
 from app.journal import open_journal
 from app.journal.port import CommitUnknown, JournalDamaged, JournalUnavailable
@@ -51,9 +52,11 @@ def build(settings: Settings) -> FastAPI:
         description="The one place that owns the right to commit animation state.",
         lifespan=lifespan,
         redoc_url=None,
+        redirect_slashes=False,
         strict_content_type=False,
     )
     app.state.settings = settings
+    app.add_middleware(PathGuard, retry_after=settings.retry_after_s)
     for module in (commands, batch, lives, inspect, history, health):
         app.include_router(module.router)
     app.openapi = lambda: document(app)  # type: ignore[method-assign]  # how FastAPI lets a document be made otherwise

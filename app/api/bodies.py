@@ -150,7 +150,7 @@ class EventsBody(StrictBody):
 
     kinds: Annotated[dict[NameText, Literal["presentation", "immediate"]], Field(max_length=4096)] | None = None
     loop_window: Count = DEFAULT_BOUNDS["loop_window"]
-    events_per_instance: Annotated[int, Field(ge=1, le=65_536), FROM_FLOAT] = DEFAULT_BOUNDS["events_per_instance"]
+    events_per_instance: Annotated[int, Field(ge=1, le=4096), FROM_FLOAT] = DEFAULT_BOUNDS["events_per_instance"]
     events_bytes: Annotated[int, Field(ge=0, le=16_777_216), FROM_FLOAT] = DEFAULT_BOUNDS["events_bytes"]
     instances_open: Annotated[int, Field(ge=1, le=4096), FROM_FLOAT] = DEFAULT_BOUNDS["instances_open"]
     deliveries_kept: Annotated[int, Field(ge=0, le=4096), FROM_FLOAT] = DEFAULT_BOUNDS["deliveries_kept"]
@@ -189,10 +189,9 @@ class RigBody(StrictBody):
 
     def _driven(self) -> dict[str, tuple[str, ...]]:
         named = {layer for body in self.graphs.values() for layer in body.layers or ()}
-        rest = tuple(layer for layer in self.layers if layer not in named)
+        rest = tuple(sorted(layer for layer in self.layers if layer not in named))
         return {
-            name: rest if body.layers is None else tuple(dict.fromkeys(body.layers))
-            for name, body in self.graphs.items()
+            name: rest if body.layers is None else tuple(sorted(set(body.layers))) for name, body in self.graphs.items()
         }
 
     def to_rig(self) -> Rig:

@@ -34,6 +34,12 @@ _WHOLE_NUMBERS = frozenset(
 )
 _OPAQUE = frozenset({"payload", "data", "value", "pose"})
 _DIGITS_MAX = 400
+ITEMS_MAX = 4096
+"""The most items of any list or object in a rig or spawn."""
+
+_FLOAT_WHOLE_MAX = 10**300
+"""Above every 32-bit float, and below what a float cannot be made of."""
+
 _convert = msgspec.convert
 _FIELD_IN_WORDS = re.compile(r"(?:unknown|required) field `(.+)`")
 """Where msgspec names a field that is not on the way to it; the tests hold this against the pinned version."""
@@ -203,7 +209,7 @@ def _kept_number(value: Any) -> Any:
     """
     if type(value) is not int or -NUMBER_MAX <= value <= NUMBER_MAX:
         return value
-    if not -FLOAT32_INFINITE < value < FLOAT32_INFINITE:
+    if not -_FLOAT_WHOLE_MAX < value < _FLOAT_WHOLE_MAX or not -FLOAT32_INFINITE < float(value) < FLOAT32_INFINITE:
         return float("inf") if value > 0 else float("-inf")
     if int(float(value)) != value:
         raise ProblemError("invalid", f"{value} is a whole number that no client keeps exactly", at="value")
@@ -242,10 +248,26 @@ _CHECKS: dict[type[Command], Callable[[Any, Settings], Any]] = {
 }
 
 
+def check_extent(value: Any) -> None:
+    """Refuse a body with a list or object of more items than any part of a rig takes, before each is looked at.
+
+    Raises:
+        ProblemError: `too-large`.
+    """
+    if type(value) not in (list, dict):
+        return
+    if len(value) > ITEMS_MAX:
+        raise ProblemError("too-large", f"a list or object has {len(value)} items", limit=ITEMS_MAX)
+    for item in value.values() if type(value) is dict else value:
+        if type(item) in (list, dict):
+            check_extent(item)
+
+
 def _life_command(name: str, fields: dict[str, Any], settings: Settings) -> Command:
     try:
         match name:
             case "spawn":
+                check_extent(fields)
                 return SpawnBody.model_validate(fields).to_command()
             case "despawn":
                 return DespawnBody.model_validate(fields).to_command()

@@ -23,6 +23,9 @@ router = APIRouter(prefix="/v1/scenes/{scene}", tags=["inspection"])
 SCANNED_MAX = 20_000
 """How many decisions one page looks at before it gives what it found and says where to go on."""
 
+PAGE_BYTES = 1_048_576
+"""How large a page grows before it ends with the decision it is at, bytes."""
+
 Word = Annotated[str | None, Query(max_length=128)]
 
 
@@ -93,17 +96,19 @@ async def history(
     """Read decisions after a sequence, filtered. A page may hold fewer than asked for and still have a `next`."""
     wanted = Wanted(character, layer, command, outcome, refused)
     most = page_size(request, limit)
-    found: list[dict[str, Any]] = []
+    found: list[bytes] = []
     last = opened.scene.sequence
-    seen, scanned = after, 0
+    seen, scanned, size = after, 0, 0
     async for sequence, at, record in registry.history(scene, after=after, character=character):
-        if sequence > last or len(found) >= most or scanned >= SCANNED_MAX:
+        if sequence > last or len(found) >= most or scanned >= SCANNED_MAX or size > PAGE_BYTES:
             break
         scanned += 1
         seen = sequence
         if record is not None and wanted.takes(record):
-            found.append(shown(sequence, at, record))
+            found.append(msgspec.json.encode(shown(sequence, at, record)))
+            size += len(found[-1])
     else:
         seen = last
-    content = {"decisions": found, "next": seen if seen < last else None}
-    return Response(msgspec.json.encode(content), media_type="application/json")
+    following = msgspec.json.encode(seen if seen < last else None)
+    content = b'{"decisions":[' + b",".join(found) + b'],"next":' + following + b"}"
+    return Response(content, media_type="application/json")

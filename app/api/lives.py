@@ -11,6 +11,7 @@ from app.api.answers import answer_response, decided
 from app.api.bodies import DespawnBody, RigBody, SpawnBody
 from app.api.contract import KEYED, refuses, takes
 from app.api.deps import ActorDep, OpenedDep, RegistryDep, RigName, SceneName, key_of, members_of, settings_of
+from app.api.problems import ProblemError
 from app.api.views import CharacterView, character_view
 from app.gates.decision import Refused
 from app.gates.identity import NUMBER_MAX
@@ -25,6 +26,7 @@ router = APIRouter(prefix="/v1/scenes/{scene}", tags=["lives"])
 async def declare_rig(request: Request, registry: RegistryDep, scene: SceneName, rig: RigName) -> Response:
     """Declare or redeclare a rig of the scene; refused while living characters use another of that name."""
     fields = await members_of(request)
+    decode.check_extent(fields)
     try:
         body = RigBody.model_validate(fields)
     except ValidationError as error:
@@ -52,8 +54,13 @@ async def spawn(request: Request, actor: ActorDep, registry: RegistryDep) -> Res
         return answer_response(done)
     assert isinstance(fact, Spawned)
     opened = await registry.opened(actor.scene)
-    tally = NOTHING if fact.created or opened is None else opened.tally(actor.character)
-    view = character_view(actor.scene, actor.character, fact.character, done.sequence, tally)
+    present = None if opened is None else opened.scene.roster.get(actor.character)
+    character = fact.character or present
+    if character is None or opened is None:
+        # An equal spawn that is retried after its life ended: only the decision itself is left to show.
+        return answer_response(done)
+    tally = NOTHING if fact.created else opened.tally(actor.character)
+    view = character_view(actor.scene, actor.character, character, done.sequence, tally)
     return Response(view.model_dump_json(), status_code=201 if fact.created else 200, media_type="application/json")
 
 
@@ -67,6 +74,9 @@ async def despawn(
     request: Request, actor: ActorDep, life: Annotated[int | None, Query(ge=0, le=NUMBER_MAX)] = None
 ) -> Response:
     """End a life, or only the one that is named."""
+    unknown = [name for name, _ in request.query_params.multi_items() if name != "life"]
+    if unknown or len(request.query_params.multi_items()) > 1:
+        raise ProblemError("invalid", "a despawn takes `life`, once, and nothing else", at=(unknown or ["life"])[0])
     result = await actor.submit(DespawnBody(life=life).to_command(), key=key_of(request))
     accepted = isinstance(decided(result).record.answer, Despawned)
     return Response(status_code=204) if accepted else answer_response(result)

@@ -145,9 +145,10 @@ def _decide_fail(self: Character, command: Fail, place: Place) -> Answer:
 
 def _decide_parameters(self: Character, command: CommitParameters, place: Place) -> Answer | Undecided:
     answer = self.parameters.decide(command, place.rig)
-    held = len(self.parameters.values)
+    held = 0 if place.rig.mode == "full" else len(self.parameters.values)
     if held + len(command.values) > PARAMETERS_MAX and type(answer) is ParametersCommitted:
-        added = sum(item.name not in self.parameters.values for item in command.values if item.name is not UNSET)
+        names = {item.name for item in command.values if item.name is not UNSET}
+        added = len(names) if place.rig.mode == "full" else len(names - self.parameters.values.keys())
         if held + added > PARAMETERS_MAX:
             return Undecided(Problem.TOO_LARGE, f"a character holds at most {PARAMETERS_MAX} parameters", at="values")
     return answer

@@ -7,6 +7,9 @@ from msgspec import UNSET, Struct, UnsetType
 
 from app.gates.identity import Number
 
+MISSING_NAMED = 16
+"""How many missing parameters or outputs a refusal names: it must stay small however long a rig's lists are."""
+
 RETRYABLE = frozenset({"beyond_window", "queue_full", "instances_full", "delivery_backlog", "too_early", "layer_busy"})
 """The refusals after which the same request may succeed later (contract, section 3)."""
 

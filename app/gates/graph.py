@@ -8,8 +8,9 @@ from math import sqrt
 from typing import Annotated, Any, assert_never, final
 
 from msgspec import Meta, Struct
+from msgspec.structs import force_setattr
 
-from app.gates.decision import Command, Fact, Refused
+from app.gates.decision import MISSING_NAMED, Command, Fact, Refused
 from app.gates.identity import Name, Number, Token, has_control_characters
 from app.gates.parameter import is_non_finite
 from app.gates.rig import MAIN, GraphRule
@@ -63,6 +64,7 @@ class RequestGraph(Command, frozen=True, tag="request-graph"):
     graph: Name = MAIN
 
     def __post_init__(self) -> None:
+        _share_main(self)
         if has_control_characters(self.name + self.graph):
             raise ValueError("`name` and `graph` take no control characters")
 
@@ -81,6 +83,7 @@ class SubmitCandidate(Command, frozen=True, tag="submit-candidate"):
     if_idle: bool = False
 
     def __post_init__(self) -> None:
+        _share_main(self)
         if has_control_characters("".join((self.name, self.graph, *self.outputs))):
             raise ValueError("`name`, `graph` and `outputs` take no control characters")
 
@@ -92,6 +95,7 @@ class WithdrawGraph(Command, frozen=True, tag="withdraw-graph"):
     graph: Name = MAIN
 
     def __post_init__(self) -> None:
+        _share_main(self)
         if has_control_characters(self.graph):
             raise ValueError("`graph` takes no control characters")
 
@@ -167,7 +171,7 @@ class GraphSlot(Struct, frozen=True, array_like=True, gc=False):
             return refused
         missing = [output for output in rule.required_outputs if output not in command.outputs]
         if missing:
-            return Refused(GraphRefusal.MISSING_OUTPUT, at=missing[0], missing=missing)
+            return Refused(GraphRefusal.MISSING_OUTPUT, at=missing[0], missing=missing[:MISSING_NAMED])
         fault = evaluation_fault(command.evaluation, rule)
         return None if fault is None else Refused(GraphRefusal.EVALUATION_FAILED, at=fault)
 
@@ -203,3 +207,9 @@ def _is_sound(values: list[Any]) -> bool:
     if any(is_non_finite(value) or type(value) not in (int, float) for value in values):
         return False
     return abs(sqrt(sum(float(value) ** 2 for value in values[3:7])) - 1.0) <= UNIT_TOLERANCE
+
+
+def _share_main(command: "GraphCommand") -> None:
+    """Let a spelled-out `main` be the default itself, so that both spellings are the same command under a key."""
+    if command.graph == MAIN:
+        force_setattr(command, "graph", MAIN)

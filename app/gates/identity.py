@@ -68,19 +68,17 @@ class Sealer:
     def __init__(self, scene: str, secret: bytes, *, begun_max: int = 16_384) -> None:
         keyed = hashlib.blake2b(scene.encode(), key=secret, digest_size=16, person=b"posegate-seal")
 
-        @lru_cache(begun_max)
         def begun(life: int, character: str, layer: str) -> hashlib.blake2b:
             digest = keyed.copy()
             digest.update(f"\0{life}\0{character}\0{layer}".encode("utf-8", "surrogatepass"))
             return digest
 
         self._begun = begun
+        self._kept = lru_cache(begun_max)(begun)
 
     def seal(self, life: int, character: str, layer: str, epoch: int, generation: int, from_: str, to: str) -> str:
         """Give the seal of one token. No field can hold the separator, so no two tokens share a text."""
-        digest = self._begun(life, character, layer).copy()
-        digest.update(f"\0{epoch}\0{generation}\0{from_}\0{to}".encode("utf-8", "surrogatepass"))
-        return f"{life:x}-{digest.hexdigest()}"
+        return _sealed(self._kept(life, character, layer), life, epoch, generation, from_, to)
 
     def life_of(self, token: Token) -> int | None:
         """Give the life in which `token` was granted by this journal; None for one that never was."""
@@ -90,5 +88,13 @@ class Sealer:
         if not (0 < len(digits) <= 14 and all(digit in "0123456789abcdef" for digit in digits)):
             return None
         life = int(digits, 16)
-        genuine = self.seal(life, token.character, token.layer, token.epoch, token.generation, token.from_, token.to)
+        # Whoever forges layers must not fill the cache: what is not granted here is begun anew.
+        begun = self._begun(life, token.character, token.layer)
+        genuine = _sealed(begun, life, token.epoch, token.generation, token.from_, token.to)
         return life if compare_digest(genuine.encode(), token.seal.encode("utf-8", "replace")) else None
+
+
+def _sealed(begun: hashlib.blake2b, life: int, epoch: int, generation: int, from_: str, to: str) -> str:
+    digest = begun.copy()
+    digest.update(f"\0{epoch}\0{generation}\0{from_}\0{to}".encode("utf-8", "surrogatepass"))
+    return f"{life:x}-{digest.hexdigest()}"

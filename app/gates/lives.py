@@ -53,12 +53,12 @@ class CloseScene(Command, frozen=True, tag="close-scene"):
 class Spawned(Fact, frozen=True, tag="spawned"):
     """A life, new or (with `created` false) the one that was there already.
 
-    `character` is its value at that moment, without kept deliveries: what a retry of the same key is shown.
+    `character` is a new life's first value: what the scene takes over, and what a retry of the same key is shown.
     """
 
     life: int
     created: bool
-    character: Character
+    character: Character | None = None
 
 
 class Despawned(Fact, frozen=True, tag="despawned"):
@@ -175,30 +175,6 @@ def folded(floor: Remains, gone: Remains) -> Remains:
         {},
         EventGate(highest=highest, floor=lowest, given=Deliveries((), last, last, last + 1)),
         gone.died_at,
-    )
-
-
-def without_deliveries(character: Character) -> Character:
-    """Give the value that a record keeps of a spawn."""
-    held = character.events
-    events = EventGate(
-        held.instances,
-        held.highest,
-        held.floor,
-        held.retired,
-        held.waiting_bytes,
-        held.given.without_events(),
-    )
-    return Character(
-        character.life,
-        character.rig,
-        character.declared,
-        character.revision,
-        character.layers,
-        character.parameters,
-        events,
-        character.graphs,
-        character.carried,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, final
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from app.gates.decision import Command, Fact, Refused
+from app.gates.decision import MISSING_NAMED, Command, Fact, Refused
 from app.gates.identity import NUMBER_MAX, Name, Number, has_control_characters
 from app.gates.rig import ParameterRule, Rig
 
@@ -21,7 +21,7 @@ FLOAT32_INFINITE = 3.4028235677973366e38
 
 _NON_FINITE_TEXTS = frozenset(
     {"nan", "-nan", "+nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity", "1.#inf", "-1.#inf"}
-    | {"1.#qnan", "-1.#qnan", "1.#ind", "-1.#ind", "∞", "+∞", "-∞"}
+    | {"nan(ind)", "-nan(ind)", "1.#qnan", "-1.#qnan", "1.#ind", "-1.#ind", "∞", "+∞", "-∞"}
 )
 """How writers spell NaN and infinity as text, folded to lower case."""
 
@@ -93,7 +93,7 @@ class Snapshot(Struct, frozen=True, array_like=True, gc=False):
             named = {_name(item, rig) for item in command.values}
             missing = [name for name in rig.required if name not in named]
             if missing:
-                return Refused(ParameterRefusal.MISSING_PARAMETER, at=missing[0], missing=missing)
+                return Refused(ParameterRefusal.MISSING_PARAMETER, at=missing[0], missing=missing[:MISSING_NAMED])
         if command.base_version is not UNSET and command.base_version != self.version:
             return Refused(ParameterRefusal.STALE_VERSION, at="base_version", by={"version": self.version})
         return ParametersCommitted(self.version + 1 if command.values else self.version)

@@ -96,7 +96,7 @@ def build_rig(
         deliveries_kept=bounds["deliveries_kept"],
         graphs=graphs,
         names={str(rule.id): name for name, rule in rules.items()},
-        required=tuple(name for name, rule in rules.items() if rule.required),
+        required=tuple(sorted(name for name, rule in rules.items() if rule.required)),
     )
 
 

@@ -23,7 +23,6 @@ from app.gates.lives import (
     newborn,
     remains,
     rig_key,
-    without_deliveries,
 )
 from app.gates.receipt import Mark, Receipt, Receipts
 from app.gates.rig import Rig, default_rig
@@ -299,7 +298,7 @@ class Candidate:
         if character.declared != declaration(command, rig):
             detail = f"{name!r} is alive and was spawned otherwise; despawn it first, or spawn it as it was"
             return Undecided(Problem.CONFLICTING_SPAWN, detail)
-        return Spawned(life, False, without_deliveries(character))
+        return Spawned(life, False)
 
     def _rig_for(self, command: Spawn) -> Rig | Undecided:
         if command.inline is not None:
@@ -332,11 +331,13 @@ class Candidate:
                 return 0
             case Spawned(), Spawn():
                 assert name is not None
-                if fact.created:
+                if fact.character is not None:
                     self._use(fact.character.rig, command, 1)
                     self.living[name] = fact.character
                     self.dead.pop(name, None)
-                return fact.character.revision
+                character = self.character(name)
+                assert character is not None, "a spawn leaves its character alive"
+                return character.revision
             case Despawned(), _:
                 assert name is not None
                 return self._despawn(name)

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Annotated, Any, Literal, assert_never, final
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import force_setattr
 
 from app.gates.decision import Command, Fact, Grant, LayerNow, Refused
 from app.gates.identity import Name, Number, Sealer, Token, has_control_characters
@@ -54,6 +55,9 @@ class Begin(Command, frozen=True, tag="begin"):
     def __post_init__(self) -> None:
         if has_control_characters(self.layer + self.target):
             raise ValueError("`layer` and `target` take no control characters")
+        if self.if_same == "restart":
+            # The default, spelled out: the same command under an idempotency key.
+            force_setattr(self, "if_same", UNSET)
 
 
 class Complete(Command, frozen=True, tag="complete"):

@@ -6,6 +6,7 @@ from collections import deque
 from msgspec import Struct
 
 from app.gates.decision import Command, Undecided
+from app.gates.lives import CloseScene
 from app.gates.scene import Record
 
 
@@ -89,13 +90,18 @@ class Mailbox:
         return True
 
     def take(self, commands_max: int) -> list[Submission]:
-        """Take what waits, in order, up to about `commands_max` commands: whole submissions, at least one."""
+        """Take what waits, in order, up to about `commands_max` commands: whole submissions, at least one.
+
+        The closing of a scene is the last of its turn, so that its entry can be forgotten whole.
+        """
         taken: list[Submission] = []
         count = 0
         while self._waiting and (not taken or count + len(self._waiting[0].commands) <= commands_max):
             submission = self._waiting.popleft()
             count += len(submission.commands)
             taken.append(submission)
+            if any(type(addressed.command) is CloseScene for addressed in submission.commands[-1:]):
+                break
         self._commands -= count
         return taken
 

@@ -102,22 +102,18 @@ class Registry:
         return results  # type: ignore[return-value]  # none of them is Earlier
 
     async def _recalled(self, scene: str, results: list[Result | Earlier]) -> list[Result]:
-        """Read the answers of retried keys from the entries that hold them."""
+        """Read the answers of retried keys, each entry that holds some of them once."""
+        earlier: dict[int, Decided] = {}
         entry: Entry | None = None
-        answers: list[Result] = []
-        for result in results:
-            if not isinstance(result, Earlier):
-                answers.append(result)
-                continue
-            sequence = result.sequence
-            if entry is None or not entry.first <= sequence <= entry.last:
+        for sequence in sorted({result.sequence for result in results if isinstance(result, Earlier)}):
+            if entry is None or sequence > entry.last:
                 after = await self._journal.seek(scene, sequence=sequence)
                 stored = await self._journal.read(scene, after=after, limit=1)
                 if not stored or not stored[0].first <= sequence <= stored[0].last:
                     raise JournalUnavailable("the first answer is no longer kept; make a new key")
                 entry = decode_entry(stored[0].blob)
-            answers.append(Decided(sequence, entry.at, entry.records[sequence - entry.first]))
-        return answers
+            earlier[sequence] = Decided(sequence, entry.at, entry.records[sequence - entry.first])
+        return [earlier[result.sequence] if isinstance(result, Earlier) else result for result in results]
 
     async def opened(self, scene: str) -> Opened | None:
         """Give a scene to read; None for one that does not exist. A reader never waits for a turn.

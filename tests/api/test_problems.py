@@ -72,6 +72,6 @@ def test_every_problem_has_a_page(call: Caller, name: str):
     assert str(KINDS[name].status).encode() in page.content
 
 
-@pytest.mark.parametrize("name", ["nothing", "%3Cscript%3E", "..%2finvalid", "x" * 5000])
+@pytest.mark.parametrize("name", ["nothing", "%3Cscript%3E", "x" * 5000])
 def test_a_problem_that_is_none_has_no_page(call: Caller, name: str):
     assert call.ask("GET", f"/problems/{name}").problem[0] == "not-found"

@@ -54,7 +54,8 @@ def test_the_same_spawn_again_is_no_second_life():
     again = played.spawn()
 
     assert (again.life, again.created) == (1, False)
-    assert again.character == before
+    assert again.character is None
+    assert played.hero() == before
     assert played.hero() == before
 
 

@@ -142,3 +142,22 @@ async def test_a_scene_that_was_closed_and_came_back_is_decided_again_from_its_f
     [report] = await reports(journal)
 
     assert (report.decisions, report.decided_again, report.found) == (1, 1, 0)
+
+
+async def test_what_is_written_while_a_journal_is_verified_is_left_for_the_next_time():
+    journal = await kept()
+    registry = Registry(journal, SETTINGS, clock=lambda: 2_000)
+    read, reading = journal.read, [True]
+
+    async def read_and_write(scene: str, *, after: int, limit: int) -> list[StoredEntry]:
+        entries = await read(scene, after=after, limit=limit)
+        if not entries and reading:
+            reading.clear()
+            await decided(registry, "hero", Begin(layer="base", target="Late"))
+        return entries
+
+    journal.read = read_and_write  # type: ignore[method-assign]  # the moment between two reads
+
+    [report] = await reports(journal)
+
+    assert (report.decisions, report.found) == (9, 0)
