@@ -161,7 +161,7 @@ def _check_journal(url: str) -> None:
     try:
         asyncio.run(opened_and_closed())
     except ValueError as error:
-        _fail(f"{error}. Give one of these as --journal.", MISUSED)
+        _fail(f"{error}. Give one of these as --journal or POSEGATE_JOURNAL.", MISUSED)
     except JournalUnavailable as error:
         _fail(f"journal {url} cannot be opened ({error}). Stop what uses it, or give another --journal.", FAILED)
     except JournalDamaged as error:
@@ -175,7 +175,8 @@ def _check_address(host: str, port: int) -> None:
             pass
     except OSError as error:
         said = error.strerror or str(error)
-        _fail(f"cannot listen on {host} port {port} ({said}). Give another --host or --port.", FAILED)
+        advice = "Give another --host or --port (POSEGATE_HOST, POSEGATE_PORT)."
+        _fail(f"cannot listen on {host} port {port} ({said}). {advice}", FAILED)
 
 
 def _url(given: str | None) -> str | None:

@@ -139,6 +139,11 @@ def serve(settings: Settings) -> None:
         log_level="warning",
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=settings.shutdown_ms_max // 1000,
+        timeout_graceful_shutdown=-(-settings.shutdown_ms_max // 1000),
     )
-    _Server(config).run()
+    server = _Server(config)
+    try:
+        server.run()
+    finally:
+        if server.started:
+            print("posegate stopped: what was running is answered, the journal is closed", flush=True)

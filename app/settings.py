@@ -1,6 +1,6 @@
 """Settings: every limit and address, each with its unit, default and `POSEGATE_…` variable."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -18,7 +18,9 @@ class Settings(BaseSettings):
     journal: str = Field(
         "sqlite:var/posegate.db", description="Where decisions are kept: `sqlite:PATH`, or `memory:` for trying."
     )
-    log_level: str = Field("info", description="Lowest level that is logged: debug, info, warning, error.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Lowest level that is logged: debug, info, warning, error."
+    )
 
     body_bytes_max: Positive = Field(4 * 1024 * 1024, description="Largest request body, bytes.")
     json_depth_max: Positive = Field(64, description="Deepest nesting of a request body, levels.")

@@ -32,11 +32,12 @@ def test_the_defaults_are_those_of_the_wire():
 
 def test_every_setting_has_its_variable(monkeypatch: pytest.MonkeyPatch):
     for name, field in Settings.model_fields.items():
-        monkeypatch.setenv(f"POSEGATE_{name.upper()}", "7" if isinstance(field.default, int) else "memory:")
+        text = "debug" if name == "log_level" else "memory:"
+        monkeypatch.setenv(f"POSEGATE_{name.upper()}", "7" if isinstance(field.default, int) else text)
 
     settings = Settings()
 
-    assert set(settings.model_dump().values()) == {7, "memory:"}
+    assert set(settings.model_dump().values()) == {7, "memory:", "debug"}
 
 
 def test_what_is_given_comes_before_the_variable(monkeypatch: pytest.MonkeyPatch):

@@ -11,7 +11,8 @@ from starlette.responses import Response
 from app.api.answers import shown
 from app.api.deps import OpenedDep, RegistryDep, SceneName
 from app.api.inspect import After, Limit, page_size
-from app.gates.catalogue import name_of, outcome_of
+from app.api.problems import ProblemError
+from app.gates.catalogue import COMMANDS, name_of, outcome_of, word_of
 from app.gates.decision import Refused
 from app.gates.event import Play
 from app.gates.graph import GraphCommitted
@@ -25,6 +26,13 @@ SCANNED_MAX = 20_000
 
 PAGE_BYTES = 1_048_576
 """How large a page grows before it ends with the decision it is at, bytes."""
+
+_COMMANDS = frozenset(map(name_of, COMMANDS))
+_OUTCOMES = frozenset(
+    word
+    for entry in COMMANDS.values()
+    for word in (*map(word_of, entry.facts), *(str(refusal) for refusal in entry.refusals))
+)
 
 Word = Annotated[str | None, Query(max_length=128)]
 
@@ -94,6 +102,10 @@ async def history(
     refused: bool = False,
 ) -> Response:
     """Read decisions after a sequence, filtered. A page may hold fewer than asked for and still have a `next`."""
+    if outcome is not None and outcome not in _OUTCOMES:
+        raise ProblemError("invalid", "no command is answered with that word", at="outcome")
+    if command is not None and command not in _COMMANDS:
+        raise ProblemError("invalid", "there is no command of that name", at="command")
     wanted = Wanted(character, layer, command, outcome, refused)
     most = page_size(request, limit)
     found: list[bytes] = []
