@@ -7,11 +7,13 @@ import statistics
 import sys
 import tempfile
 import time
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import apsw
 import fastapi
+import httpx
 import msgspec
 import uvicorn
 import uvloop
@@ -50,11 +52,15 @@ async def single(address: Address, scene: str, seconds: float, characters: int =
     return await load.run(*address[:2], connections=CONNECTIONS, following=following)
 
 
+_instances = count(1)
+
+
 class Batches:
     """Batches as a game server sends them: a begin or its complete, parameters, two events, the end of a loop."""
 
     def __init__(self, scene: str) -> None:
         self.scene = scene
+        self.clip_instance = next(_instances)
         self.tokens: dict[int, list[dict[str, Any]]] = {}
         self.round: dict[int, int] = {}
 
@@ -73,22 +79,22 @@ class Batches:
         body = msgspec.json.encode({"commands": commands})
         return load.request(f"/v1/scenes/{self.scene}/batch", body)
 
-    @staticmethod
-    def _commands(character: str, loop: int, completes: dict[str, Any]) -> list[dict[str, Any]]:
+    def _commands(self, character: str, loop: int, completes: dict[str, Any]) -> list[dict[str, Any]]:
         token = completes.pop(character, None)
         first: dict[str, Any] = (
             {"command": "begin", "character": character, "layer": "base", "target": "Run"}
             if token is None
             else {"command": "complete", "character": character, "token": token}
         )
-        event = {"command": "enqueue", "character": character, "clip_instance": 1, "loop": loop, "kind": "footstep"}
+        place = {"character": character, "clip_instance": self.clip_instance, "loop": loop}
+        event = {"command": "enqueue", **place, "kind": "footstep"}
         values = [{"name": "Speed", "value": loop / 7}, {"name": "Turn", "value": -0.5}]
         return [
             first,
             {"command": "commit-parameters", "character": character, "values": values},
             {**event, "frame": 12},
             {**event, "frame": 42},
-            {"command": "commit-loop", "character": character, "clip_instance": 1, "loop": loop},
+            {"command": "commit-loop", **place},
         ]
 
 
@@ -127,8 +133,11 @@ class Volley:
 
 
 async def spawned(address: Address, scene: str, characters: int, rig: dict[str, Any] | None = None) -> None:
-    """Spawn characters c0 … in batches."""
-    spawn = {} if rig is None else {"rig": rig}
+    """Spawn characters c0 … in batches, with a rig that is declared first."""
+    spawn = {} if rig is None else {"rig": "bench"}
+    if rig is not None:
+        async with httpx.AsyncClient(base_url=f"http://{address[0]}:{address[1]}") as client:
+            (await client.put(f"/v1/scenes/{scene}/rigs/bench", json=rig)).raise_for_status()
     bodies = [
         msgspec.json.encode(
             {

@@ -11,10 +11,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
+CORES = sorted(os.sched_getaffinity(0))
+"""The cores this process was given when it started: a pinned parent's child would find one only."""
+
+
 def pin(core: int) -> None:
     """Keep this process on one core, where the machine has more than one."""
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[core % len(cores)]})
+    os.sched_setaffinity(0, {CORES[core % len(CORES)]})
 
 
 @contextmanager
