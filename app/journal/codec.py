@@ -1,6 +1,7 @@
 """The codec: turns and checkpoints as the journal stores them, each with a format number, nothing ever skipped."""
 
-from typing import Any, Union
+from collections.abc import Callable
+from typing import Any, TypeVar, Union
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
@@ -85,6 +86,8 @@ class StoredCharacter(Struct, frozen=True, array_like=True, gc=False):
     tally: Tally | None
 
 
+HeadT = TypeVar("HeadT", EntryHead, CheckpointHead)
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode_head = msgspec.msgpack.Decoder(EntryHead).decode
 _decode_records = msgspec.msgpack.Decoder(list[_StoredRecord]).decode
@@ -102,7 +105,7 @@ _ANSWERS: dict[type[Command], dict[str, Any]] = {
 def encode_entry(*, at: int, first: int, records: list[Record]) -> bytes:
     """Pack one turn. A refused command is stored without its payload or data: only what explains the refusal."""
     touched = {record.character: None for record in records}
-    stored = [_without_payload(record) for record in records]
+    stored = [record if type(record.answer) is not Refused else _without_payload(record) for record in records]
     return _encode(_StoredEntry(FORMAT, RULES, at, first, [name for name in touched if name is not None], stored))
 
 
@@ -112,12 +115,17 @@ def decode_head(blob: bytes) -> EntryHead:
     Raises:
         JournalDamaged: The bytes are no entry, or one of a format that this version does not know.
     """
+    return _of_known_format(_decode_head, blob, "an entry")
+
+
+def _of_known_format(decode: Callable[[bytes], HeadT], blob: bytes, what: str) -> HeadT:
+    """Read a head, whose format number must be the one that this version writes."""
     try:
-        head = _decode_head(blob)
+        head = decode(blob)
     except msgspec.DecodeError as error:
-        raise JournalDamaged(f"an entry cannot be read: {error}") from error
+        raise JournalDamaged(f"{what} cannot be read: {error}") from error
     if head.format != FORMAT:
-        raise JournalDamaged(f"an entry has format {head.format}; this version reads format {FORMAT}")
+        raise JournalDamaged(f"{what} has format {head.format}; this version reads format {FORMAT}")
     return head
 
 
@@ -147,8 +155,6 @@ def _answer(stored: _StoredRecord) -> Any:
 
 
 def _without_payload(record: Record) -> Record:
-    if type(record.answer) is not Refused:
-        return record
     command = record.command
     match command:
         case Enqueue() if command.payload is not UNSET:
@@ -171,13 +177,7 @@ def decode_checkpoint(blob: bytes) -> CheckpointHead:
     Raises:
         JournalDamaged: The bytes are no checkpoint, or one of a format that this version does not know.
     """
-    try:
-        head = _decode_checkpoint(blob)
-    except msgspec.DecodeError as error:
-        raise JournalDamaged(f"a checkpoint cannot be read: {error}") from error
-    if head.format != FORMAT:
-        raise JournalDamaged(f"a checkpoint has format {head.format}; this version reads format {FORMAT}")
-    return head
+    return _of_known_format(_decode_checkpoint, blob, "a checkpoint")
 
 
 def encode_character(stored: StoredCharacter) -> bytes:
