@@ -35,6 +35,8 @@ _OUTCOMES = frozenset(
 )
 
 Word = Annotated[str | None, Query(max_length=128)]
+CommandWord = Annotated[str | None, Query(json_schema_extra={"enum": sorted(_COMMANDS)})]
+OutcomeWord = Annotated[str | None, Query(json_schema_extra={"enum": sorted(_OUTCOMES)})]
 
 
 class DecisionView(BaseModel):
@@ -97,8 +99,8 @@ async def history(
     limit: Limit = None,
     character: Word = None,
     layer: Word = None,
-    command: Word = None,
-    outcome: Word = None,
+    command: CommandWord = None,
+    outcome: OutcomeWord = None,
     refused: bool = False,
 ) -> Response:
     """Read decisions after a sequence, filtered. A page may hold fewer than asked for and still have a `next`."""
