@@ -1,18 +1,9 @@
-"""One service for the tests of a module, and a scene of its own for each test."""
-
-from collections.abc import Iterator
+"""A scene of its own for each test."""
 
 import pytest
 
 from tests.support.caller import Caller
 from tests.support.player import Send
-from tests.support.served import served
-
-
-@pytest.fixture(scope="module")
-def send() -> Iterator[Send]:
-    with served() as send:
-        yield send
 
 
 @pytest.fixture

@@ -3,14 +3,12 @@
 import itertools
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.player import Send, play
 from tests.support.scenario import Scenario, read_all
-from tests.support.served import served
 
 HERE = Path(__file__).parent
 DECISION = HERE.parents[1] / "docs" / "decisions" / "0010-cases-answered-differently.md"
@@ -36,12 +34,6 @@ LATER = {
 """What of a case waits for a later issue; where a part of it can be asked already, it has a scenario as well."""
 
 _numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="module")
-def send() -> Iterator[Send]:
-    with served() as send:
-        yield send
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)

@@ -2,7 +2,6 @@
 
 import itertools
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,18 +9,11 @@ import pytest
 from tests.support.outcomes import OUTCOMES
 from tests.support.player import Send, play
 from tests.support.scenario import Scenario, outcomes, read_all
-from tests.support.served import served
 
 SCENARIOS = read_all(Path(__file__).parent)
 EXPLAINED = Path(__file__).parents[2] / "docs" / "outcomes.md"
 
 _numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="module")
-def send() -> Iterator[Send]:
-    with served() as send:
-        yield send
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
