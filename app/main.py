@@ -17,8 +17,8 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from app import __version__
-from app.api import batch, commands, health, history, inspect, lives
-from app.api.contract import document
+from app.api import batch, commands, health, history, inspect, lives, ticks
+from app.api.document import document
 from app.api.guard import PathGuard
 from app.api.problems import ProblemError, problem_of_status, problem_response
 from app.journal import open_journal
@@ -57,7 +57,7 @@ def build(settings: Settings) -> FastAPI:
     )
     app.state.settings = settings
     app.add_middleware(PathGuard, retry_after=settings.retry_after_s)
-    for module in (commands, batch, lives, inspect, history, health):
+    for module in (commands, batch, ticks, lives, inspect, history, health):
         app.include_router(module.router)
     app.openapi = lambda: document(app)  # type: ignore[method-assign]  # how FastAPI lets a document be made otherwise
     _answer_failures(app, settings)

@@ -36,6 +36,14 @@ class Settings(BaseSettings):
     hot_characters_max: Positive = Field(1_024, description="Most characters of a scene held as live values.")
     remains_max: Positive = Field(10_000, description="Most dead character ids a scene remembers one by one.")
     rigs_max: Positive = Field(1_000, description="Most rigs of one scene.")
+    tick_hz: Positive = Field(60, description="Logic ticks a second, for readers: nothing here runs by it.")
+    rollback_ticks: Positive = Field(64, description="How many sealed ticks a scene can roll back, ticks.")
+    tick_window_ticks: Positive = Field(64, description="How far ahead of the sealed tick requests are held, ticks.")
+    tick_requests_max: Positive = Field(4_096, description="Most requests held for one tick.")
+    tick_deliveries_max: Positive = Field(
+        65_536, description="Events delivered while one tick is open, after which it cannot be rolled back."
+    )
+    bundle_commands_max: Positive = Field(1_000, description="Most commands of one bundle.")
     receipts_max: Positive = Field(10_000, description="Most idempotency keys kept for one caller and scene.")
     receipts_ms: Positive = Field(600_000, description="How long an idempotency key is kept, ms of the scene's time.")
     checkpoint_decisions: Positive = Field(4_096, description="Decisions after which a scene is checkpointed.")

@@ -20,8 +20,10 @@ import uvloop
 
 from bench import load
 from bench.servers import pin, resident_bytes, served
+from bench.ticks import CHARACTERS as TICK_CHARACTERS
+from bench.ticks import HZ, ROLLBACK_TICKS, ticking
 
-SINGLE_SECONDS, BATCH_SECONDS = 2.0, 2.0
+SINGLE_SECONDS, BATCH_SECONDS, TICK_SECONDS = 2.0, 2.0, 10
 CONNECTIONS, BATCH_CONNECTIONS, BATCH_COMMANDS, CHARACTERS = 64, 4, 1000, 100
 FEW, MANY = 1_000, 100_000
 LAYERS = {name: {"initial": "Idle"} for name in ("base", "upper", "face")}
@@ -208,6 +210,18 @@ async def many_characters(rounds: int, directory: str) -> dict[str, Any]:
     }
 
 
+async def ticks(rounds: int, directory: str) -> dict[str, Any]:
+    """Measure what a scene at 60 ticks a second with rollbacks takes of the server's core."""
+    shares = []
+    for number in range(rounds):
+        with posegate(f"sqlite:{directory}/ticks{number}.db") as address:
+            measured = await ticking(address, "ticks", TICK_SECONDS)
+        shares.append(measured["share_of_a_core"])
+        late = f"{measured['late_ticks']} of {measured['ticks']} ticks late"
+        say(f"round {number + 1} of {rounds}: {shares[-1]:.2f} of a core, {late}")
+    return {"share_of_a_core": statistics.median(shares)}
+
+
 ROWS = (
     ("batch of 1000, SQLite FULL, commands a second", "batch sqlite", "batch peer"),
     ("batch of 1000, memory journal, commands a second", "batch memory", "batch peer"),
@@ -232,6 +246,9 @@ peer {peer_ms:.2f} ms.
 
 {many:,} characters of 3 layers and 30 parameters: {bytes:,.0f} bytes resident each; median latency {many_ms:.2f} ms
 against {few_ms:.2f} ms with {few:,} characters, a ratio of {ratio:.2f}.
+
+A scene of {tick_characters} characters at {hz} ticks a second, 3 requests a character and tick, a rollback of {back}
+ticks every second, SQLite FULL: {share:.2f} of the server's core.
 """
 
 
@@ -262,6 +279,10 @@ def rendered(results: dict[str, Any], rounds: int) -> str:
         many_ms=many["p50_ms"][str(MANY)],
         few_ms=many["p50_ms"][str(FEW)],
         ratio=many["latency_ratio"],
+        tick_characters=TICK_CHARACTERS,
+        hz=HZ,
+        back=ROLLBACK_TICKS,
+        share=results["ticks"]["share_of_a_core"],
     )
 
 
@@ -285,6 +306,7 @@ def main() -> None:
             "cpu": cpu(),
             "peer": uvloop.run(against_peer(arguments.rounds, directory)),
             "many": uvloop.run(many_characters(arguments.rounds, directory)),
+            "ticks": uvloop.run(ticks(arguments.rounds, directory)),
         }
     page = rendered(results, arguments.rounds)
     (Path(__file__).parent / "RESULTS.md").write_text(page)

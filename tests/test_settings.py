@@ -59,7 +59,8 @@ def test_a_limit_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, name: 
 
 def test_the_name_of_a_limit_ends_in_its_unit_and_qualifier_and_each_says_what_it_is():
     numbers = {name: field for name, field in Settings.model_fields.items() if isinstance(field.default, int)}
-    units = r"(bytes|levels|depth|commands|items|open|characters|remains|rigs|receipts|decisions|ms|s)"
+    things = "commands|items|open|characters|remains|rigs|receipts|decisions|requests|deliveries"
+    units = rf"(bytes|levels|depth|{things}|ticks|hz|ms|s)"
 
     odd = [name for name in numbers if not re.search(rf"{units}(_max)?$", name) and name != "port"]
 

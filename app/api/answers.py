@@ -4,13 +4,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from starlette.responses import Response
 
 from app.api.problems import problem_of
-from app.gates.decision import RETRYABLE, Refused, Undecided
+from app.gates.bundle import Answered, Bundle, Bundled
+from app.gates.character import Answer
+from app.gates.consequence import Consequences
+from app.gates.decision import Command, Fact, Refused, Undecided
+from app.gates.graph import GraphCommitted
 from app.gates.lives import DeclareRig, Spawned
 from app.gates.scene import Record
+from app.gates.tick import Applied, RequestQueued, Tick, Ticked, TickSealed
 from app.sequencing.mailbox import Decided, Result
 
 _encode = msgspec.json.Encoder().encode
@@ -28,15 +33,121 @@ class SpawnedAnswer(Struct, frozen=True, gc=False):
 
 def answer_bytes(sequence: int, record: Record) -> bytes:
     """Give a decision as a JSON object."""
-    answer = record.answer
+    return _bytes_of(sequence, record.answer, record.revision, record.consequences)
+
+
+def _bytes_of(sequence: int, answer: Answer, revision: int, consequences: Consequences | None) -> bytes:
     if type(answer) is Refused:
-        retryable = b"true" if answer.outcome in RETRYABLE else b"false"
-        return _REFUSED % (retryable, sequence, record.revision) + _encode(answer)[1:]
-    if type(answer) is Spawned:
-        return (
-            _ACCEPTED % (sequence, record.revision) + _encode(SpawnedAnswer("spawned", answer.life, answer.created))[1:]
-        )
-    return _ACCEPTED % (sequence, record.revision) + _encode(answer)[1:]
+        retryable = b"true" if answer.is_retryable else b"false"
+        shown = answer if answer.failed_at is UNSET else _refused_bundle(sequence, answer, answer.failed_at)
+        return _REFUSED % (retryable, sequence, revision) + _encode(shown)[1:]
+    if type(answer) is Ticked:
+        return _ticked(sequence, answer)
+    accepted = _ACCEPTED % (sequence, revision) + _encode(_fact_shown(sequence, answer))[1:]
+    return accepted if consequences is None else _with_consequences(accepted, answer, consequences)
+
+
+def _fact_shown(sequence: int, fact: Answer) -> object:
+    if type(fact) is Spawned:
+        return SpawnedAnswer("spawned", fact.life, fact.created)
+    if type(fact) is Bundled:
+        return {"outcome": "bundled", "answers": [_inner(sequence, given) for given in fact.answers]}
+    return fact
+
+
+def _with_consequences(accepted: bytes, answer: Answer, consequences: Consequences) -> bytes:
+    """Add what else a decision ended: tokens in `ended`, windows in `closed`."""
+    ended = [each.token for each in consequences.ended]
+    more: dict[str, Any] = {"ended": ended} if ended else {}
+    if consequences.windows:
+        more["closed"] = closed_rows(consequences)
+    if type(answer) is GraphCommitted:
+        shown = msgspec.json.decode(accepted)
+        return _encode({**shown, **more, "ended": [*answer.ended, *ended]})
+    return accepted[:-1] + b"," + _encode(more)[1:]
+
+
+def closed_rows(consequences: Consequences) -> list[dict[str, Any]]:
+    """Show the windows that were closed, each with the synthetic event that ends it."""
+    return [
+        {"character": each.character, "kind": each.window.kind, "event": each.event, "delivery": each.delivery}
+        for each in consequences.windows
+    ]
+
+
+def _inner(sequence: int, given: Answered) -> msgspec.Raw:
+    """Give a decision inside another as an answer of its own."""
+    if type(given.answer) is Undecided:
+        return msgspec.Raw(_encode({"problem": problem_of(given.answer).body(retry_after=1)}))
+    return msgspec.Raw(_bytes_of(sequence, given.answer, given.revision, given.consequences))
+
+
+def _refused_bundle(sequence: int, answer: Refused, failed_at: int) -> dict[str, Any]:
+    """Show a bundle of which nothing was applied: the answers before the refused one never came to be."""
+    assert answer.refused is not UNSET, "a bundle is refused for one of its commands"
+    answers = [*[None] * failed_at, msgspec.Raw(_bytes_of(sequence, answer.refused, 0, None))]
+    return {"outcome": answer.outcome, "at": answer.at, "failed_at": failed_at, "answers": answers}
+
+
+def _ticked(sequence: int, fact: Ticked) -> bytes:
+    """Show a tick: what became of the whole, then an answer for each part that was given."""
+    refusal = fact.refusal()
+    shown: dict[str, Any] = {
+        "accepted": refusal is None,
+        "outcome": "ticked" if refusal is None else refusal.outcome,
+        "retryable": refusal is not None and refusal.is_retryable,
+        "sequence": sequence,
+        "revision": 0,
+    }
+    if fact.rollback is not UNSET:
+        shown["rollback"] = _part(fact.rollback)
+    if fact.requests is not UNSET:
+        shown["requests"] = [_part(RequestQueued() if refused is None else refused) for refused in fact.requests]
+    if fact.seal is not UNSET:
+        shown["seal"] = _sealed(sequence, fact.seal)
+    if fact.confirm is not UNSET:
+        shown["confirm"] = _part(fact.confirm)
+    for part, refused in fact.refused.items():
+        shown[part] = _part(refused)
+    return _encode(shown)
+
+
+def _sealed(sequence: int, fact: TickSealed) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "accepted": True,
+        "outcome": "sealed",
+        "retryable": False,
+        "tick": fact.tick,
+        "digest": fact.digest,
+        "answers": [row for tick in fact.ticks for row in applied_rows(sequence, tick.tick, tick.applied)],
+    }
+    ends = [tick.expired for tick in fact.ticks if tick.expired is not None]
+    if ends:
+        shown["expired"] = [each.token for consequences in ends for each in consequences.ended]
+    closed = [row for consequences in ends for row in closed_rows(consequences)]
+    return shown | {"closed": closed} if closed else shown
+
+
+def _part(answer: Fact | Refused) -> msgspec.Raw:
+    """Show what became of one part of a tick."""
+    retryable = b"true" if type(answer) is Refused and answer.is_retryable else b"false"
+    accepted = b"false" if type(answer) is Refused else b"true"
+    return msgspec.Raw(b'{"accepted":%b,"retryable":%b,' % (accepted, retryable) + _encode(answer)[1:])
+
+
+def applied_rows(sequence: int, tick: int, applied: list[Applied]) -> list[dict[str, Any]]:
+    """Show the requests that a tick applied, in order, each with its answer."""
+    return [
+        {
+            "tick": tick,
+            "source": each.source,
+            "number": each.number,
+            "character": each.answered.character,
+            "command": each.answered.command,
+            "answer": _inner(sequence, each.answered),
+        }
+        for each in applied
+    ]
 
 
 def answer_of(result: Result, *, retry_after: int) -> bytes:
@@ -68,7 +179,7 @@ def decided(result: Result) -> Decided:
 
 def shown(sequence: int, at: int, record: Record) -> dict[str, Any]:
     """Give a decision as the history shows it: what was asked and answered, without any seal."""
-    command = _without_seals(msgspec.to_builtins(record.command))
+    command = _without_seals(_asked(record.command))
     name = command.pop("command")
     for declared in ("inline", *(("rig",) if isinstance(record.command, DeclareRig) else ())):
         command.pop(declared, None)
@@ -82,6 +193,30 @@ def shown(sequence: int, at: int, record: Record) -> dict[str, Any]:
     }
 
 
+def _asked(command: Command) -> dict[str, Any]:
+    """Give a command's fields as they were asked, those of the commands inside it too."""
+    asked: dict[str, Any] = msgspec.to_builtins(command)
+    if type(command) is Bundle:
+        asked["commands"] = [
+            {**_asked(member.command), "character": member.character}
+            | {field: {"answer": index} for field, index in member.references.items()}
+            for member in command.commands
+        ]
+    if type(command) is Tick and command.requests is not UNSET:
+        asked["requests"] = [
+            {
+                **_asked(request.command),
+                "tick": request.tick,
+                "source": request.source,
+                "number": request.number,
+                "priority": request.priority,
+                **({} if request.character is None else {"character": request.character}),
+            }
+            for request in command.requests
+        ]
+    return asked
+
+
 def _without_seals(value: Any) -> Any:
     """Drop the seal of every token in an answer; opaque JSON of callers is theirs and stays whole."""
     if type(value) is list:
@@ -91,7 +226,7 @@ def _without_seals(value: Any) -> Any:
     return {
         name: item if name in ("payload", "data", "pose") else _without_seals(item)
         for name, item in value.items()
-        if name != "seal"
+        if name != "seal" or type(item) is not str
     }
 
 

@@ -4,13 +4,15 @@ from typing import Any
 
 import msgspec
 from fastapi import APIRouter, Request
+from msgspec import structs
 from starlette.responses import Response
 
 from app.api import decode
 from app.api.answers import answer_of
-from app.api.contract import BATCH
 from app.api.deps import members_of, registry_of, scene_in, settings_of
+from app.api.envelope import addressed
 from app.api.problems import ProblemError
+from app.api.scene_contract import BATCH
 from app.sequencing.mailbox import Addressed
 from app.settings import Settings
 
@@ -53,9 +55,31 @@ def decoded(body: dict[str, Any], settings: Settings) -> list[Place]:
     if len(commands) > limit:
         raise ProblemError("too-large", f"the batch has {len(commands)} commands", at="commands", limit=limit)
     places: list[Place] = []
-    for item in commands:
+    numbers: list[int | None] = []
+    decided = 0
+    for index, item in enumerate(commands):
         try:
-            places.append(decode.addressed(item, settings))
+            place = addressed(item, settings, index=index)
+            places.append(_renumbered(place, numbers) if place.references else place)
         except ProblemError as problem:
             places.append(problem)
+            numbers.append(None)
+        else:
+            numbers.append(decided)
+            decided += 1
     return places
+
+
+def _renumbered(place: Addressed, numbers: list[int | None]) -> Addressed:
+    """Let references count the commands that reach a gate, as their answers will be counted.
+
+    Raises:
+        ProblemError: A command that is referred to is none.
+    """
+    references: dict[str, int] = {}
+    for field, index in place.references.items():
+        number = numbers[index]
+        if number is None:
+            raise ProblemError("invalid", f"command {index}, which this one refers to, was not decided", at=field)
+        references[field] = number
+    return structs.replace(place, references=references)

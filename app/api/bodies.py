@@ -3,18 +3,22 @@
 from math import ceil, floor
 from typing import Annotated, Any, Literal, Self
 
+from msgspec import structs
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from app.gates.graph import Graph
-from app.gates.identity import NUMBER_MAX, has_control_characters, is_identifier
+from app.gates.identity import NAME_LENGTH_MAX, NUMBER_MAX, Token, has_control_characters, is_identifier
 from app.gates.lives import Despawn, Spawn
 from app.gates.parameter import FLOAT32_INFINITE
 from app.gates.rig import (
     DEFAULT_BOUNDS,
     MAIN,
     REQUIRED_OUTPUTS,
+    ClipRule,
     GraphRule,
+    KindRule,
     LayerRule,
+    ManifestEvent,
     ParameterRule,
     Rig,
     build_rig,
@@ -50,6 +54,7 @@ NameText = Annotated[
     Field(json_schema_extra={"pattern": NAME_PATTERN}),
 ]
 IdentifierText = Annotated[str, AfterValidator(_identifier), Field(json_schema_extra={"pattern": IDENTIFIER_PATTERN})]
+TokenText = Annotated[str, StringConstraints(max_length=NAME_LENGTH_MAX)]
 Finite = Annotated[float, Field(allow_inf_nan=False, gt=-FLOAT32_INFINITE, lt=FLOAT32_INFINITE)]
 FROM_FLOAT = BeforeValidator(_whole)
 Whole = Annotated[int, Field(ge=-NUMBER_MAX, le=NUMBER_MAX), FROM_FLOAT]
@@ -145,15 +150,88 @@ class ParametersBody(StrictBody):
         return self
 
 
-class EventsBody(StrictBody):
-    """The event kinds of a rig (any where none are listed) and the bounds of its event gate."""
+ClassText = Literal["presentation", "immediate", "gameplay"]
 
-    kinds: Annotated[dict[NameText, Literal["presentation", "immediate"]], Field(max_length=4096)] | None = None
+
+class KindBody(StrictBody):
+    """An event kind: its class, and the kind that ends what it begins."""
+
+    class_: ClassText = Field(alias="class")
+    ends: NameText | None = None
+
+    def to_rule(self) -> KindRule:
+        """Give the gate's rule."""
+        return KindRule(self.class_, self.ends)
+
+
+class EventsBody(StrictBody):
+    """The event kinds of a rig (any where none are listed) and the bounds of its event gate.
+
+    A kind is its class, or an object that says what `ends` it too; that kind has the same class, and is declared by
+    being named.
+    """
+
+    kinds: Annotated[dict[NameText, ClassText | KindBody], Field(max_length=4096)] | None = None
     loop_window: Count = DEFAULT_BOUNDS["loop_window"]
     events_per_instance: Annotated[int, Field(ge=1, le=4096), FROM_FLOAT] = DEFAULT_BOUNDS["events_per_instance"]
     events_bytes: Annotated[int, Field(ge=0, le=16_777_216), FROM_FLOAT] = DEFAULT_BOUNDS["events_bytes"]
     instances_open: Annotated[int, Field(ge=1, le=4096), FROM_FLOAT] = DEFAULT_BOUNDS["instances_open"]
     deliveries_kept: Annotated[int, Field(ge=0, le=4096), FROM_FLOAT] = DEFAULT_BOUNDS["deliveries_kept"]
+
+    @model_validator(mode="after")
+    def _kinds_agree(self) -> Self:
+        rules = self.rules() or {}
+        for kind, rule in rules.items():
+            if rule.ends == kind:
+                raise ValueError(f"kind {kind!r} cannot end itself")
+            if rule.ends is not None and rules[rule.ends].class_ != rule.class_:
+                raise ValueError(f"kind {kind!r} and {rule.ends!r}, which ends it, must have the same class")
+        if self.deliveries_kept == 0 and any(rule.class_ == "gameplay" for rule in rules.values()):
+            raise ValueError("gameplay kinds need `deliveries_kept` of 1 or more: they stay until acknowledged")
+        return self
+
+    def rules(self) -> dict[str, KindRule] | None:
+        """Give the gate's rules, those of the kinds that are only named as what ends another included."""
+        if self.kinds is None:
+            return None
+        rules = {
+            name: body.to_rule() if isinstance(body, KindBody) else KindRule(body) for name, body in self.kinds.items()
+        }
+        for rule in tuple(rules.values()):
+            if rule.ends is not None:
+                rules.setdefault(rule.ends, KindRule(rule.class_))
+        return rules
+
+
+class ManifestEventBody(StrictBody):
+    """An event that a clip reaches in each loop; `mark` names it among the clips it is blended with."""
+
+    frame: Count
+    kind: NameText
+    mark: NameText | None = None
+
+
+class ClipBody(StrictBody):
+    """A clip's manifest: the frames of a loop, and the events it reaches in them."""
+
+    frames: Annotated[int, Field(ge=1, le=2**31), FROM_FLOAT]
+    events: Annotated[list[ManifestEventBody], Field(max_length=1024)] = []
+
+    @model_validator(mode="after")
+    def _events_fit(self) -> Self:
+        keys = set[tuple[int, str]]()
+        for event in self.events:
+            if event.frame >= self.frames:
+                raise ValueError(f"frame {event.frame} is not one of the {self.frames} frames, which count from 0")
+            if (event.frame, event.kind) in keys:
+                raise ValueError(f"frame {event.frame} has kind {event.kind!r} twice")
+            keys.add((event.frame, event.kind))
+        return self
+
+    def to_rule(self) -> ClipRule:
+        """Give the gate's rule, its events in order."""
+        events = sorted(self.events, key=lambda event: (event.frame, event.kind))
+        return ClipRule(self.frames, tuple(ManifestEvent(event.frame, event.kind, event.mark) for event in events))
 
 
 class GraphBody(StrictBody):
@@ -175,6 +253,17 @@ class RigBody(StrictBody):
     parameters: ParametersBody = ParametersBody()
     events: EventsBody = EventsBody()
     graphs: Annotated[dict[NameText, GraphBody], Field(max_length=16)] = Field(default={MAIN: GraphBody()})
+    clips: Annotated[dict[NameText, ClipBody], Field(max_length=1024)] = {}
+
+    @model_validator(mode="after")
+    def _clips_bring_known_kinds(self) -> Self:
+        kinds = self.events.rules()
+        if kinds is not None:
+            for clip, body in self.clips.items():
+                for event in body.events:
+                    if event.kind not in kinds:
+                        raise ValueError(f"clip {clip!r} brings kind {event.kind!r}, which the rig does not list")
+        return self
 
     @model_validator(mode="after")
     def _graphs_share_no_layer(self) -> Self:
@@ -196,7 +285,7 @@ class RigBody(StrictBody):
 
     def to_rig(self) -> Rig:
         """Give the gates' rig, every default filled in."""
-        declared, kinds = self.parameters.declared, self.events.kinds
+        declared = self.parameters.declared
         driven = self._driven()
         return build_rig(
             layers={
@@ -205,12 +294,13 @@ class RigBody(StrictBody):
             },
             mode=self.parameters.mode,
             declared=None if declared is None else {name: body.to_rule(name) for name, body in declared.items()},
-            kinds=None if kinds is None else dict(kinds),
+            kinds=self.events.rules(),
             bounds=self.events.model_dump(exclude={"kinds"}),
             graphs={
                 name: GraphRule(tuple(dict.fromkeys(body.required_outputs)), driven[name], _pose(body.bind_pose))
                 for name, body in self.graphs.items()
             },
+            clips={name: body.to_rule() for name, body in self.clips.items()},
         )
 
 
@@ -224,6 +314,31 @@ class SpawnedGraphBody(StrictBody):
     )
 
 
+class HolderBody(StrictBody):
+    """A token that must have its right: compared whole, as it was granted."""
+
+    model_config = ConfigDict(title="Holder")
+
+    character: TokenText
+    layer: TokenText
+    epoch: Count
+    generation: Count
+    from_: TokenText = Field(alias="from")
+    to: TokenText
+    seal: TokenText | None = None
+
+    def to_token(self) -> Token:
+        """Give the gates' token."""
+        token = Token(self.character, self.layer, self.epoch, self.generation, self.from_, self.to)
+        return token if self.seal is None else structs.replace(token, seal=self.seal)
+
+
+def _named(life: int | None, holder: HolderBody | None) -> dict[str, Any]:
+    """Give what any command may name, as far as it was given."""
+    named: dict[str, Any] = {} if life is None else {"life": life}
+    return named if holder is None else named | {"holder": holder.to_token()}
+
+
 class SpawnBody(StrictBody):
     """A spawn: a rig by name, or inline, or neither for the default; and what is active from the start."""
 
@@ -232,11 +347,12 @@ class SpawnBody(StrictBody):
     rig: IdentifierText | RigBody | None = None
     graphs: Annotated[dict[NameText, SpawnedGraphBody], Field(max_length=16)] = {}
     life: Count | None = Field(default=None, description="The life this spawn is for; another is `stale_life`.")
+    holder: HolderBody | None = Field(default=None, description="A token; one without its right is `holder_lost`.")
 
     def to_command(self) -> Spawn:
         """Give the command that the scene decides."""
         inline = self.rig.to_rig() if isinstance(self.rig, RigBody) else None
-        given: dict[str, Any] = {} if self.life is None else {"life": self.life}
+        given = _named(self.life, self.holder)
         graphs = {
             name: Graph(body.name, 0, _pose(body.pose), list(body.outputs or ())) for name, body in self.graphs.items()
         }
@@ -249,10 +365,11 @@ class DespawnBody(StrictBody):
     model_config = ConfigDict(title="Despawn")
 
     life: Count | None = None
+    holder: HolderBody | None = None
 
     def to_command(self) -> Despawn:
         """Give the command that the scene decides."""
-        return Despawn() if self.life is None else Despawn(life=self.life)
+        return Despawn(**_named(self.life, self.holder))
 
 
 def _pose(pose: Any) -> Any:

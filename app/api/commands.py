@@ -5,7 +5,7 @@ from starlette.responses import Response
 
 from app.api.contract import describes
 from app.api.deps import decided_by
-from app.gates.event import Acknowledge, CommitLoop, Enqueue, Play, Retire
+from app.gates.event_commands import Acknowledge, CommitLoop, Covered, Enqueue, Play, Retire
 from app.gates.graph import RequestGraph, SubmitCandidate, WithdrawGraph
 from app.gates.parameter import CommitParameters
 from app.gates.transition import Begin, Cancel, Complete, Fail
@@ -53,6 +53,12 @@ async def play(request: Request) -> Response:
 async def enqueue(request: Request) -> Response:
     """Report an event of a clip; its key (instance, loop, frame, kind) is accepted once."""
     return await decided_by("enqueue", request)
+
+
+@router.post("/covered", openapi_extra=describes(Covered))
+async def covered(request: Request) -> Response:
+    """Report a span of frames; the clip's events in it are accepted, each once."""
+    return await decided_by("covered", request)
 
 
 @router.post("/commit-loop", openapi_extra=describes(CommitLoop))

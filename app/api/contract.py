@@ -4,18 +4,17 @@ from functools import cache
 from typing import Any
 
 import msgspec
-from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
 from app.api.answers import SpawnedAnswer
-from app.api.bodies import DespawnBody, RigBody, SpawnBody
-from app.api.problems import MEDIA_TYPE, ProblemBody
-from app.gates.catalogue import COMMANDS, name_of, word_of
-from app.gates.decision import RETRYABLE, Command, Fact, Refused
+from app.api.problems import MEDIA_TYPE
+from app.gates.bundle import Bundle
+from app.gates.catalogue import COMMANDS, word_of
+from app.gates.decision import RETRYABLE, Command, Fact, Refused, name_of
 from app.gates.lives import CloseScene, DeclareRig, Despawn, Despawned, Spawn, Spawned
+from app.gates.tick import Tick
 
-_REF = "#/components/schemas/{name}"
+REF = "#/components/schemas/{name}"
 _TOKEN = {
     "character": "hero",
     "layer": "base",
@@ -34,6 +33,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "commit-parameters": {"values": [{"name": "Speed", "value": 4.25}]},
     "play": {"clip": "Walk", "layer": "base"},
     "enqueue": {"clip_instance": 41, "loop": 0, "frame": 12, "kind": "footstep"},
+    "covered": {"clip_instance": 41, "loop": 0, "from_frame": 9, "to_frame": 34},
     "commit-loop": {"clip_instance": 41, "loop": 0},
     "retire": {"clip_instance": 41},
     "ack": {"through": 3},
@@ -50,19 +50,19 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 }
 """One body a command, as a first contact would send it."""
 
-_WITHOUT_PATH = (Spawn, Despawn, DeclareRig, CloseScene)
-_STRUCTS: list[type[Command]] = [command for command in COMMANDS if command not in _WITHOUT_PATH]
-_FACTS: list[type[Any]] = [fact for command in _STRUCTS for fact in COMMANDS[command].facts]
-_KEY = {
+_WITHOUT_PATH = (Spawn, Despawn, DeclareRig, CloseScene, Bundle, Tick)
+STRUCTS: list[type[Command]] = [command for command in COMMANDS if command not in _WITHOUT_PATH]
+_FACTS: list[type[Any]] = [fact for command in STRUCTS for fact in COMMANDS[command].facts]
+KEY = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
     "description": "8 to 255 visible ASCII characters, quoted or bare. The same key gives the same answer.",
     "schema": {"type": "string", "pattern": '^("[!#-~][!-~]{6,253}[!#-~]"|[!#-~][!-~]{6,253}[!#-~])$'},
 }
-KEYED: dict[str, Any] = {"parameters": [_KEY]}
+KEYED: dict[str, Any] = {"parameters": [KEY]}
 """The description of a route that takes an idempotency key and no body."""
-_PATH = [
+IN_PATH: list[dict[str, Any]] = [
     {
         "name": name,
         "in": "path",
@@ -72,30 +72,33 @@ _PATH = [
     }
     for name in ("scene", "character")
 ]
-_PROBLEM = {
+PROBLEM = {
     "description": "No gate decided.",
-    "content": {MEDIA_TYPE: {"schema": {"$ref": _REF.format(name="Problem")}}},
+    "content": {MEDIA_TYPE: {"schema": {"$ref": REF.format(name="Problem")}}},
 }
 
 
 @cache
-def _struct_schemas() -> tuple[dict[type[Any], dict[str, Any]], dict[str, Any]]:
-    structs: list[type[Any]] = [*_STRUCTS, *_FACTS, Despawned, SpawnedAnswer, Refused]
-    schemas, components = msgspec.json.schema_components(structs, ref_template=_REF)
-    for command in _STRUCTS:
+def struct_schemas() -> tuple[dict[type[Any], dict[str, Any]], dict[str, Any]]:
+    """Give the schemas of all structs that are on the wire, and the components they refer to by name."""
+    structs: list[type[Any]] = [*STRUCTS, *_FACTS, Despawned, SpawnedAnswer, Refused]
+    schemas, components = msgspec.json.schema_components(structs, ref_template=REF)
+    for command in STRUCTS:
         # The path says which command it is; a body that says it too is invalid.
         component = components[command.__name__]
         del component["properties"]["command"]
         component["required"] = [field for field in component["required"] if field != "command"]
+    components["Enqueue"]["dependentRequired"] = {"group": ["mark"]}
     components["ParameterValue"]["oneOf"] = [{"required": ["name"]}, {"required": ["id"]}]
     return dict(zip(structs, schemas, strict=True)), dict(components)
 
 
 def _schema(struct: type[Any]) -> dict[str, Any]:
-    return _struct_schemas()[0][struct]
+    return struct_schemas()[0][struct]
 
 
-def _envelope(accepted: bool) -> dict[str, Any]:
+def envelope(accepted: bool) -> dict[str, Any]:
+    """Give the schema of what every answer has, accepted or refused."""
     return {
         "type": "object",
         "required": ["accepted", "outcome", "retryable", "sequence", "revision"],
@@ -112,7 +115,7 @@ def _envelope(accepted: bool) -> dict[str, Any]:
 def _answer(command: type[Command]) -> dict[str, Any]:
     facts = COMMANDS[command].facts
     shown: list[type[Fact] | type[SpawnedAnswer]] = [SpawnedAnswer if fact is Spawned else fact for fact in facts]
-    accepted = [{"allOf": [{"$ref": _REF.format(name="Accepted")}, _schema(fact)]} for fact in shown]
+    accepted = [{"allOf": [{"$ref": REF.format(name="Accepted")}, _schema(fact)]} for fact in shown]
     return {"oneOf": [*accepted, _refused(command)]}
 
 
@@ -120,7 +123,7 @@ def _refused(command: type[Command]) -> dict[str, Any]:
     words = [str(refusal) for refusal in COMMANDS[command].refusals]
     return {
         "allOf": [
-            {"$ref": _REF.format(name="RefusedEnvelope")},
+            {"$ref": REF.format(name="RefusedEnvelope")},
             _schema(Refused),
             {"properties": {"outcome": {"enum": words}}},
         ]
@@ -129,7 +132,7 @@ def _refused(command: type[Command]) -> dict[str, Any]:
 
 def refuses(command: type[Command], description: str, *, instead: type[BaseModel] | None = None) -> dict[str, Any]:
     """Describe the `200` of a life command: its refusal, or a view where one is shown `instead`."""
-    views = [] if instead is None else [{"$ref": _REF.format(name=instead.__name__)}]
+    views = [] if instead is None else [{"$ref": REF.format(name=instead.__name__)}]
     schema = {"anyOf": [*views, _refused(command)]}
     return {"description": description, "content": {"application/json": {"schema": schema}}}
 
@@ -141,7 +144,7 @@ def describes(command: type[Command]) -> dict[str, Any]:
     refused = ", ".join(f"`{refusal}`{' (retryable)' if refusal in RETRYABLE else ''}" for refusal in entry.refusals)
     body = {"schema": _schema(command), "examples": {name: {"value": EXAMPLES[name]}}}
     return {
-        "parameters": [*_PATH, _KEY],
+        "parameters": [*IN_PATH, KEY],
         "requestBody": {"required": True, "content": {"application/json": body}},
         "responses": {
             "200": {
@@ -155,82 +158,21 @@ def describes(command: type[Command]) -> dict[str, Any]:
 def takes(model: type[BaseModel]) -> dict[str, Any]:
     """Describe a body that is a pydantic model, for a route that decodes it itself."""
     name = str(model.model_config.get("title", model.__name__))
-    body: dict[str, Any] = {"schema": {"$ref": _REF.format(name=name)}}
+    body: dict[str, Any] = {"schema": {"$ref": REF.format(name=name)}}
     if name.lower() in EXAMPLES:
         body["examples"] = {name.lower(): {"value": EXAMPLES[name.lower()]}}
-    return {"parameters": [_KEY], "requestBody": {"required": True, "content": {"application/json": body}}}
+    return {"parameters": [KEY], "requestBody": {"required": True, "content": {"application/json": body}}}
 
 
-def _batch() -> dict[str, Any]:
-    envelope = {"character": {"type": "string"}, "key": {"type": "string"}}
-    examples = [
-        {"command": name, "character": "hero", **fields} for name, fields in EXAMPLES.items() if name != "spawn"
-    ]
-    command = {
-        "type": "object",
-        "required": ["command", "character"],
-        "properties": {"command": {"enum": sorted(EXAMPLES)}, **envelope},
-        "description": "The fields of a command beside its envelope.",
-    }
-    schema = {
-        "type": "object",
-        "required": ["commands"],
-        "additionalProperties": False,
-        "properties": {"commands": {"type": "array", "items": command}},
-    }
-    answers = {
-        "type": "object",
-        "required": ["answers"],
-        "properties": {"answers": {"type": "array", "items": {"type": "object"}}},
-    }
-    body = {"schema": schema, "examples": {"batch": {"value": {"commands": examples}}}}
-    return {
-        "parameters": _PATH[:1],
-        "requestBody": {"required": True, "content": {"application/json": body}},
-        "responses": {
-            "200": {
-                "description": "An answer, or a `problem`, at the place of each command.",
-                "content": {"application/json": {"schema": answers}},
-            }
-        },
-    }
-
-
-BATCH = _batch()
-"""The description of the batch."""
-
-
-def _with_member_names(value: Any) -> Any:
+def with_member_names(value: Any) -> Any:
     """Hold every member of an object to the names' pattern; pydantic would let the others be anything."""
     if isinstance(value, list):
-        return [_with_member_names(item) for item in value]
+        return [with_member_names(item) for item in value]
     if not isinstance(value, dict):
         return value
-    schema = {name: _with_member_names(item) for name, item in value.items()}
+    schema = {name: with_member_names(item) for name, item in value.items()}
     if "patternProperties" in schema:
         [(pattern, members)] = schema.pop("patternProperties").items()
         schema["additionalProperties"] = members
         schema["propertyNames"] = {**schema.get("propertyNames", {}), "pattern": pattern}
     return schema
-
-
-def document(app: FastAPI) -> dict[str, Any]:
-    """Give the OpenAPI document of a service: its routes, and the schemas of the structs and models they speak of."""
-    if app.openapi_schema is not None:
-        return app.openapi_schema
-    made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-    schemas = made.setdefault("components", {}).setdefault("schemas", {})
-    schemas.update(_struct_schemas()[1])
-    schemas.update({"Accepted": _envelope(True), "RefusedEnvelope": _envelope(False)})
-    for model in (ProblemBody, RigBody, SpawnBody, DespawnBody):
-        schema = _with_member_names(model.model_json_schema(ref_template="#/components/schemas/{model}"))
-        schemas.update(schema.pop("$defs", {}))
-        schemas[schema["title"]] = schema
-    for path in ("HTTPValidationError", "ValidationError"):
-        schemas.pop(path, None)
-    for operations in made["paths"].values():
-        for operation in operations.values():
-            operation["responses"].pop("422", None)
-            operation["responses"]["default"] = _PROBLEM
-    app.openapi_schema = made
-    return made

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import jiter
 import msgspec
@@ -13,24 +13,26 @@ from pydantic_core import ErrorDetails
 
 from app.api.bodies import DespawnBody, SpawnBody
 from app.api.problems import ProblemError
-from app.gates.catalogue import COMMANDS, name_of
-from app.gates.decision import Command
-from app.gates.event import Enqueue, Play
+from app.gates.bundle import Bundle
+from app.gates.catalogue import COMMANDS
+from app.gates.decision import Command, name_of
+from app.gates.event_commands import Enqueue, Play
 from app.gates.graph import SubmitCandidate
-from app.gates.identity import NUMBER_MAX, is_identifier
+from app.gates.identity import NUMBER_MAX
 from app.gates.lives import CloseScene, DeclareRig, Despawn, Spawn
 from app.gates.parameter import FLOAT32_INFINITE, CommitParameters, ParameterValue
+from app.gates.tick import Tick
 from app.gates.transition import Begin
-from app.sequencing.mailbox import Addressed
 from app.settings import Settings
 
-_NOT_FROM_BODIES = (Spawn, Despawn, DeclareRig, CloseScene)
+_NOT_OF_CHARACTERS = (Spawn, Despawn, DeclareRig, CloseScene, Bundle, Tick)
 _STRUCTS: dict[str, type[Command]] = {
-    name_of(command): command for command in COMMANDS if command not in _NOT_FROM_BODIES
+    name_of(command): command for command in COMMANDS if command not in _NOT_OF_CHARACTERS
 }
 _WHOLE_NUMBERS = frozenset(
     {"life", "if_generation", "epoch", "generation", "base_version", "id"}
-    | {"clip_instance", "loop", "frame", "through", "request"}
+    | {"clip_instance", "loop", "frame", "from_frame", "to_frame", "tick", "through", "request"}
+    | {"min_ticks", "deadline_ticks", "number", "priority", "rollback", "seal", "confirm", "answer"}
 )
 _OPAQUE = frozenset({"payload", "data", "value", "pose"})
 _DIGITS_MAX = 400
@@ -39,6 +41,8 @@ ITEMS_MAX = 4096
 
 _FLOAT_WHOLE_MAX = 10**300
 """Above every 32-bit float, and below what a float cannot be made of."""
+
+StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 _convert = msgspec.convert
 _FIELD_IN_WORDS = re.compile(r"(?:unknown|required) field `(.+)`")
@@ -112,26 +116,31 @@ def members(parsed: Any, settings: Settings) -> dict[str, Any]:
 
 
 def command(name: str, fields: dict[str, Any], settings: Settings) -> Command:
-    """Type the fields of one command. `spawn` and `despawn` are commands too.
+    """Type the fields of one command of a character. `spawn` and `despawn` are commands too.
 
     Raises:
         ProblemError: `invalid` for what does not fit the schema, `too-large` for what is beyond a limit.
     """
     if "command" in fields:
         raise misfit(fields, "Object contains unknown field `command`", settings, at="command")
-    return _typed(name, fields, settings)
-
-
-def _typed(name: str, fields: dict[str, Any], settings: Settings) -> Command:
     struct = _STRUCTS.get(name)
     if struct is None:
         return _life_command(name, fields, settings)
-    try:
-        typed = _convert(fields, struct)
-    except msgspec.ValidationError:
-        typed = _typed_exactly(fields, struct, settings)
+    typed = fitted(fields, struct, settings)
     check = _CHECKS.get(struct)
     return typed if check is None else check(typed, settings)
+
+
+def fitted(fields: dict[str, Any], struct: type[StructT], settings: Settings) -> StructT:
+    """Fit fields to a struct.
+
+    Raises:
+        ProblemError: `invalid`, with the field at fault.
+    """
+    try:
+        return _convert(fields, struct)
+    except msgspec.ValidationError:
+        return _fitted_exactly(fields, struct, settings)
 
 
 def _checked_payload(typed: Enqueue, settings: Settings) -> Enqueue:
@@ -146,7 +155,7 @@ def _checked_data(typed: Any, settings: Settings) -> Any:
     return typed
 
 
-def _typed_exactly(fields: dict[str, Any], struct: type[Command], settings: Settings) -> Command:
+def _fitted_exactly(fields: dict[str, Any], struct: type[StructT], settings: Settings) -> StructT:
     """Try again with 4.0 as 4 where a whole number is wanted; else say what is wrong."""
     try:
         return msgspec.convert(_with_whole_numbers(fields), struct)
@@ -295,26 +304,6 @@ def _place(found: ErrorDetails, fields: dict[str, Any]) -> list[int | str]:
             value = value[part]  # type: ignore[index]  # a number where it is a list
             place.append(part)
     return [*place, found["loc"][-1]] if found["type"] == "missing" else place
-
-
-def addressed(item: Any, settings: Settings) -> Addressed:
-    """Decode one command of a batch: its envelope is `command`, `character` and `key`, its fields are all else.
-
-    Raises:
-        ProblemError: As `command`; the rest of the batch is none the worse for it.
-    """
-    fields = item if type(item) is dict else members(item, settings)
-    take = fields.pop
-    name, character, idempotency_key = take("command", None), take("character", None), take("key", None)
-    if type(name) is not str:
-        raise ProblemError("invalid", "a command needs its name", at="command")
-    if type(character) is not str or not is_identifier(character):
-        raise ProblemError("invalid", "a command needs the id of a character", at="character")
-    if idempotency_key is None:
-        return Addressed(character, _typed(name, fields, settings))
-    if type(idempotency_key) is not str:
-        raise ProblemError("invalid", "`key` must be text", at="key")
-    return Addressed(character, _typed(name, fields, settings), key(idempotency_key))
 
 
 def key(text: str) -> str:

@@ -12,11 +12,14 @@ from app.api.answers import shown
 from app.api.deps import OpenedDep, RegistryDep, SceneName
 from app.api.inspect import After, Limit, page_size
 from app.api.problems import ProblemError
-from app.gates.catalogue import COMMANDS, name_of, outcome_of, word_of
-from app.gates.decision import Refused
-from app.gates.event import Play
+from app.gates.bundle import Bundle
+from app.gates.candidate import concerned
+from app.gates.catalogue import COMMANDS, outcome_of, refusal_of, word_of
+from app.gates.decision import Command, name_of
+from app.gates.event_commands import Play
 from app.gates.graph import GraphCommitted
 from app.gates.scene import Record
+from app.gates.tick import Tick
 from app.gates.transition import Begin, Cancel, Complete, Fail
 
 router = APIRouter(prefix="/v1/scenes/{scene}", tags=["inspection"])
@@ -69,24 +72,37 @@ class Wanted(Struct, frozen=True):
     def takes(self, record: Record) -> bool:
         """Say whether a decision is one of them."""
         return (
-            (self.character is None or record.character == self.character)
+            (self.character is None or record.character == self.character or self.character in concerned(record))
             and (self.command is None or name_of(type(record.command)) == self.command)
             and (self.outcome is None or outcome_of(record.answer) == self.outcome)
-            and (not self.refused or isinstance(record.answer, Refused))
+            and (not self.refused or refusal_of(record.answer) is not None)
             and (self.layer is None or self.layer in layers_of(record))
         )
 
 
 def layers_of(record: Record) -> set[str]:
-    """Name the layers a decision concerns."""
-    match record.command:
+    """Name the layers a decision concerns, those of the commands inside it and of what it ended too."""
+    layers = _layers_of(record.command)
+    if isinstance(record.answer, GraphCommitted):
+        layers |= record.answer.epochs.keys()
+    for ended in () if record.consequences is None else record.consequences.ended:
+        layers.add(ended.token.layer)
+    return layers
+
+
+def _layers_of(command: Command) -> set[str]:
+    match command:
         case Begin(layer=layer):
             return {layer}
         case Complete(token=token) | Cancel(token=token) | Fail(token=token):
-            return {token.layer}
+            return {token.layer} - {""}
         case Play(layer=layer) if layer is not UNSET:
             return {layer}
-    return set(record.answer.epochs) if isinstance(record.answer, GraphCommitted) else set()
+        case Bundle(commands=members):
+            return set().union(*(_layers_of(member.command) for member in members))
+        case Tick(requests=requests) if requests is not UNSET:
+            return set().union(*(_layers_of(request.command) for request in requests))
+    return set()
 
 
 @router.get("/history", response_model=HistoryPage)

@@ -30,6 +30,18 @@ class ScenesPage(BaseModel):
     next: str | None
 
 
+class TicksView(BaseModel):
+    """The ticks of a scene: `requests` are held for ticks to come, `rollback_from` is the lowest it can go back to."""
+
+    sealed: int
+    confirmed: int
+    timeline: int
+    rollback_from: int
+    requests: int
+    digest: str
+    tick_hz: int
+
+
 class SceneView(BaseModel):
     """One scene."""
 
@@ -38,6 +50,7 @@ class SceneView(BaseModel):
     at: str
     characters: int
     rigs: list[str]
+    ticks: TicksView
 
 
 class CharacterRow(BaseModel):
@@ -89,12 +102,25 @@ async def scenes(request: Request, registry: RegistryDep, cursor: Cursor = "", l
 
 
 @router.get("/{scene}")
-async def scene(opened: OpenedDep) -> SceneView:
+async def scene(request: Request, opened: OpenedDep) -> SceneView:
     """Show one scene."""
     held = opened.scene
     rigs = sorted(name for name in held.state.rigs if name and not name.startswith("#"))
     return SceneView(
-        scene=held.name, sequence=held.sequence, at=iso(held.state.at), characters=len(held.roster), rigs=rigs
+        scene=held.name,
+        sequence=held.sequence,
+        at=iso(held.state.at),
+        characters=len(held.roster),
+        rigs=rigs,
+        ticks=TicksView(
+            sealed=held.ticks.sealed,
+            confirmed=held.ticks.confirmed,
+            timeline=held.ticks.timeline,
+            rollback_from=held.ticks.floor,
+            requests=sum(map(len, held.ticks.held.values())),
+            digest=held.ticks.digest.hex(),
+            tick_hz=settings_of(request).tick_hz,
+        ),
     )
 
 

@@ -36,6 +36,12 @@ KINDS: dict[str, Kind] = {
         "Spawn it first. A late callback of a despawned character can be let go.",
     ),
     "unknown-rig": Kind(404, "The scene has no such rig", False, "Declare the rig with PUT before spawning with it."),
+    "unknown-tick": Kind(
+        404,
+        "The answers of this tick cannot be read",
+        False,
+        "Read a sealed tick, not longer ago than can be rolled back.",
+    ),
     "method-not-allowed": Kind(405, "The path does not take this method", False, "See /docs for what it takes."),
     "conflicting-spawn": Kind(
         409, "The character is alive and was spawned otherwise", False, "Despawn it first, or spawn it as it was."

@@ -27,6 +27,8 @@ class PendingView(View):
     to: str
     begun_at: str
     data: Any
+    not_before: int | None
+    deadline: int | None
 
     model_config = ConfigDict(extra="forbid", serialize_by_alias=True, alias_generator=lambda name: name.rstrip("_"))
 
@@ -43,13 +45,14 @@ class TalliesView(View):
 
 
 class LayerView(View):
-    """One layer."""
+    """One layer. `newest` is the newest generation that no rollback undid: what `if_generation` is compared with."""
 
     current: str
     committed_at: str
     data: Any
     epoch: int
     generation: int
+    newest: int
     pending: PendingView | None
     tallies: TalliesView
 
@@ -167,6 +170,7 @@ def _layer(arbiter: TransitionArbiter, tally: LayerTally) -> LayerView:
         data=arbiter.data,
         epoch=arbiter.epoch,
         generation=arbiter.generation,
+        newest=arbiter.standing,
         pending=None if arbiter.pending is None else _pending(arbiter.pending),
         tallies=TalliesView(
             granted=arbiter.generation,
@@ -187,6 +191,8 @@ def _pending(pending: Pending) -> PendingView:
             "to": pending.to,
             "begun_at": iso(pending.begun_at),
             "data": pending.data,
+            "not_before": pending.not_before or None,
+            "deadline": pending.deadline,
         }
     )
 

@@ -4,9 +4,10 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from app.gates import event, graph, lives, parameter, transition
+from app.gates import bundle, graph, lives, parameter, tick, transition
+from app.gates import event_commands as event
 from app.gates.decision import Command, Fact, LifeRefusal, Refused
-from app.gates.event import EventRefusal as E
+from app.gates.event_commands import EventRefusal as E
 from app.gates.graph import GraphRefusal as G
 from app.gates.parameter import ParameterRefusal as P
 from app.gates.transition import TransitionRefusal as T
@@ -26,6 +27,8 @@ _TOKEN = (
     T.ALREADY_COMPLETED,
     T.ALREADY_CANCELLED,
     T.ALREADY_FAILED,
+    T.EXPIRED,
+    T.ROLLED_BACK,
     T.STALE_GENERATION,
 )
 _REQUEST = (G.UNKNOWN_GRAPH, G.UNKNOWN_REQUEST, G.STALE_REQUEST, G.ALREADY_COMMITTED)
@@ -33,7 +36,7 @@ _OPENING = (E.RETIRED_INSTANCE, E.INSTANCE_OUT_OF_RANGE)
 
 
 def _entry(gate: str, facts: tuple[type[Fact], ...], *refusals: StrEnum) -> Entry:
-    return Entry(gate, facts, (LifeRefusal.STALE_LIFE, *refusals))
+    return Entry(gate, facts, (*LifeRefusal, *refusals))
 
 
 COMMANDS: dict[type[Command], Entry] = {
@@ -44,7 +47,7 @@ COMMANDS: dict[type[Command], Entry] = {
         T.UNKNOWN_STATE,
         T.GENERATION_CONFLICT,
     ),
-    transition.Complete: _entry("transition", (transition.TransitionCommitted,), *_TOKEN),
+    transition.Complete: _entry("transition", (transition.TransitionCommitted,), *_TOKEN, T.TOO_EARLY),
     transition.Cancel: _entry("transition", (transition.TransitionCancelled,), *_TOKEN),
     transition.Fail: _entry("transition", (transition.TransitionFailed,), *_TOKEN),
     parameter.CommitParameters: _entry("parameter", (parameter.ParametersCommitted,), *P),
@@ -58,10 +61,26 @@ COMMANDS: dict[type[Command], Entry] = {
         E.STALE_EPOCH,
         E.LATE_LOOP,
         E.BEYOND_WINDOW,
+        E.LATE_TICK,
         E.DUPLICATE,
         E.QUEUE_FULL,
     ),
-    event.CommitLoop: _entry("event", (event.LoopDelivered,), *_OPENING, E.INSTANCES_FULL, E.LOOP_ROLLBACK),
+    event.Covered: _entry(
+        "event",
+        (event.SpanCovered,),
+        E.UNKNOWN_INSTANCE,
+        E.RETIRED_INSTANCE,
+        E.UNKNOWN_CLIP,
+        E.SPAN_OUT_OF_RANGE,
+        E.STALE_EPOCH,
+        E.LATE_LOOP,
+        E.BEYOND_WINDOW,
+        E.LATE_TICK,
+        E.QUEUE_FULL,
+    ),
+    event.CommitLoop: _entry(
+        "event", (event.LoopDelivered,), *_OPENING, E.INSTANCES_FULL, E.LOOP_ROLLBACK, E.DELIVERY_BACKLOG
+    ),
     event.Retire: _entry("event", (event.InstanceRetired,), E.UNKNOWN_INSTANCE, E.RETIRED_INSTANCE),
     event.Acknowledge: _entry("event", (event.DeliveriesAcknowledged,), E.UNKNOWN_DELIVERY),
     graph.RequestGraph: _entry("graph", (graph.GraphRequested,), G.UNKNOWN_GRAPH),
@@ -73,15 +92,10 @@ COMMANDS: dict[type[Command], Entry] = {
     lives.Despawn: _entry("life", (lives.Despawned,)),
     lives.DeclareRig: Entry("life", (lives.RigDeclared,), ()),
     lives.CloseScene: Entry("life", (lives.SceneClosed,), ()),
+    bundle.Bundle: Entry("bundle", (bundle.Bundled,), (LifeRefusal.HOLDER_LOST, *bundle.BundleRefusal)),
+    tick.Tick: Entry("tick", (tick.Ticked,), (LifeRefusal.HOLDER_LOST, *tick.TickRefusal)),
 }
 """Every command there is. The journal's codec, the HTTP schema and the metrics all read this one table."""
-
-
-def name_of(command: type[Command]) -> str:
-    """Give a command's name on the wire."""
-    tag = command.__struct_config__.tag
-    assert isinstance(tag, str)
-    return tag
 
 
 def word_of(fact: type[Fact]) -> str:
@@ -91,9 +105,14 @@ def word_of(fact: type[Fact]) -> str:
     return tag
 
 
-_WORDS: dict[type[Fact], str] = {fact: word_of(fact) for entry in COMMANDS.values() for fact in entry.facts}
+def refusal_of(answer: Fact | Refused) -> Refused | None:
+    """Give why an answer is no acceptance; of a tick with no part accepted, its first refusal. None for a fact."""
+    if type(answer) is tick.Ticked:
+        return answer.refusal()
+    return answer if type(answer) is Refused else None
 
 
 def outcome_of(answer: Fact | Refused) -> str:
-    """Give the word of an answer, accepted or refused."""
-    return answer.outcome if type(answer) is Refused else _WORDS[type(answer)]
+    """Give the word of an answer, accepted or refused; of a tick with no part accepted, its first refusal's."""
+    refused = refusal_of(answer)
+    return str(refused.outcome) if refused is not None else word_of(type(answer))  # type: ignore[arg-type]  # a fact

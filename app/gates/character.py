@@ -6,15 +6,8 @@ from typing import Any
 from msgspec import UNSET, Struct
 
 from app.gates.decision import Command, Fact, LifeRefusal, Problem, Refused, Undecided
-from app.gates.event import (
-    Acknowledge,
-    CommitLoop,
-    Enqueue,
-    EventGate,
-    EventRefusal,
-    Play,
-    Retire,
-)
+from app.gates.event import EventGate
+from app.gates.event_commands import Acknowledge, CommitLoop, Covered, Enqueue, EventRefusal, Play, Retire
 from app.gates.graph import (
     Graph,
     GraphCommitted,
@@ -25,6 +18,7 @@ from app.gates.graph import (
     WithdrawGraph,
 )
 from app.gates.identity import Sealer, Token
+from app.gates.moment import STILL, Moment
 from app.gates.parameter import CommitParameters, ParametersCommitted, Snapshot
 from app.gates.rig import MAIN, Rig
 from app.gates.transition import (
@@ -48,11 +42,18 @@ Answer = Fact | Refused
 
 
 class Place(Struct, frozen=True, gc=False):
-    """Where a command is decided: the character's id and rig, and the seals of its scene."""
+    """Where and when a command is decided.
+
+    The character's id and rig, the seals of its scene and what may `hold` there, where its ticks stand, and the link
+    that a granted token joins.
+    """
 
     character: str
     rig: Rig
     sealer: Sealer
+    holds: Callable[[Token], bool] | None = None
+    moment: Moment = STILL
+    link: int | None = None
 
 
 class Carried(Struct, frozen=True, array_like=True, gc=False):
@@ -85,6 +86,9 @@ class Character(Struct, frozen=True, array_like=True, gc=False):
         if command.life is not UNSET and command.life != self.life:
             release = "candidate" if type(command) is SubmitCandidate else UNSET
             return Refused(LifeRefusal.STALE_LIFE, at="life", by={"life": self.life}, release=release)
+        if command.holder is not UNSET and not (place.holds is not None and place.holds(command.holder)):
+            release = "candidate" if type(command) is SubmitCandidate else UNSET
+            return Refused(LifeRefusal.HOLDER_LOST, at="holder", release=release)
         return _DECIDE[type(command)](self, command, place)
 
     def evolve(self, command: Command, fact: Fact, rig: Rig, *, at: int) -> "Character":
@@ -97,6 +101,23 @@ class Character(Struct, frozen=True, array_like=True, gc=False):
             return self.layers[layer].epoch
         main = self.graphs.get(MAIN)
         return 0 if main is None else main.epoch
+
+    def restored(self, before: "Character", events: EventGate, rig: Rig) -> "Character":
+        """Go back to what an earlier value of the same life was, `events` restored already; graphs and numbers go on.
+
+        Source: contract, section 8, "Rollback".
+        """
+        return Character(
+            self.life,
+            self.rig,
+            self.declared,
+            self.revision + 1,
+            {layer: arbiter.restored(before.layers[layer]) for layer, arbiter in self.layers.items()},
+            self.parameters.restored(before.parameters, rig),
+            events,
+            self.graphs,
+            self.carried,
+        )
 
     def with_layer(self, layer: str, arbiter: TransitionArbiter) -> "Character":
         """Put one layer's arbiter in its place."""
@@ -113,7 +134,15 @@ def _decide_begin(self: Character, command: Begin, place: Place) -> Answer:
     if arbiter is None:
         return Refused(TransitionRefusal.UNKNOWN_LAYER, at="layer")
     states = place.rig.layers[command.layer].states
-    return arbiter.decide_begin(command, character=place.character, life=self.life, states=states, sealer=place.sealer)
+    return arbiter.decide_begin(
+        command,
+        character=place.character,
+        life=self.life,
+        states=states,
+        sealer=place.sealer,
+        tick=place.moment.tick,
+        link=place.link,
+    )
 
 
 def _refusal_of_token(self: Character, token: Token, place: Place) -> Refused | None:
@@ -130,7 +159,14 @@ def _refusal_of_token(self: Character, token: Token, place: Place) -> Refused | 
 
 
 def _decide_complete(self: Character, command: Complete, place: Place) -> Answer:
-    return _refusal_of_token(self, command.token, place) or TransitionCommitted(command.token.to)
+    refused = _refusal_of_token(self, command.token, place)
+    if refused is not None:
+        return refused
+    arbiter = self.layers[command.token.layer]
+    if arbiter.pending is not None and arbiter.pending.not_before > place.moment.tick:
+        not_before = {"tick": arbiter.pending.not_before}
+        return Refused(TransitionRefusal.TOO_EARLY, at="token", by=not_before, layer=arbiter.now())
+    return TransitionCommitted(command.token.to)
 
 
 def _decide_cancel(self: Character, command: Cancel, place: Place) -> Answer:
@@ -161,15 +197,19 @@ def _decide_play(self: Character, command: Play, place: Place) -> Answer:
 
 
 def _decide_enqueue(self: Character, command: Enqueue, place: Place) -> Answer:
-    return self.events.decide_enqueue(command, place.rig, self.epoch)
+    return self.events.decide_enqueue(command, place.rig, self.epoch, place.moment)
+
+
+def _decide_covered(self: Character, command: Covered, place: Place) -> Answer:
+    return self.events.decide_covered(command, place.rig, self.epoch, place.moment)
 
 
 def _decide_commit_loop(self: Character, command: CommitLoop, place: Place) -> Answer:
-    return self.events.decide_commit_loop(command, place.rig)
+    return self.events.decide_commit_loop(command, place.rig, place.moment)
 
 
 def _decide_retire(self: Character, command: Retire, place: Place) -> Answer:
-    return self.events.decide_retire(command)
+    return self.events.decide_retire(command, place.rig)
 
 
 def _decide_acknowledge(self: Character, command: Acknowledge, place: Place) -> Answer:
@@ -269,6 +309,7 @@ _DECIDE: dict[type[Command], Callable[[Character, Any, Place], Answer | Undecide
     CommitParameters: _decide_parameters,
     Play: _decide_play,
     Enqueue: _decide_enqueue,
+    Covered: _decide_covered,
     CommitLoop: _decide_commit_loop,
     Retire: _decide_retire,
     Acknowledge: _decide_acknowledge,
@@ -280,6 +321,6 @@ _EVOLVE: dict[type[Command], Callable[[Character, Any, Any, Rig, int], Character
     **dict.fromkeys((Begin, Complete, Cancel, Fail), _evolve_transition),
     CommitParameters: _evolve_parameters,
     Enqueue: _evolve_enqueue,
-    **dict.fromkeys((Play, CommitLoop, Retire, Acknowledge), _evolve_events),
+    **dict.fromkeys((Play, Covered, CommitLoop, Retire, Acknowledge), _evolve_events),
     **dict.fromkeys((RequestGraph, SubmitCandidate, WithdrawGraph), _evolve_graphs),
 }

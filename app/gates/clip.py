@@ -4,32 +4,87 @@ Source: 2026-07-29-2000; contract, section 6.
 """
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 
 Key = tuple[int, str]
 """(frame, kind) within one loop of one instance."""
 
 
+Kept = list[Any] | None
+"""What waits beside its key: None when nothing does, [payload], [tick, group, mark] or [tick, group, mark, payload].
+
+[tick, True] stands for an event that the gate itself put in.
+"""
+
+Holder = tuple[str, str, int, int]
+"""(character, layer, epoch, generation) of the token that holds a window open."""
+
+
+class OpenWindow(Struct, frozen=True, array_like=True, gc=False):
+    """What an event of a kind that another ends has opened: where it stands, and the token that holds it open."""
+
+    kind: str
+    loop: int
+    frame: int
+    tick: int | None = None
+    holder: Holder | None = None
+
+
 class Event(Struct, frozen=True, gc=False):
-    """One event as it was enqueued."""
+    """One event as it was enqueued; `synthetic` marks one that the gate itself put in."""
 
     clip_instance: int
     loop: int
     frame: int
     kind: str
     payload: Any = UNSET
+    tick: int | UnsetType = UNSET
+    group: str | UnsetType = UNSET
+    mark: str | UnsetType = UNSET
+    synthetic: bool | UnsetType = UNSET
+
+
+def kept(
+    payload: Any,
+    tick: int | UnsetType = UNSET,
+    group: str | UnsetType = UNSET,
+    mark: str | UnsetType = UNSET,
+) -> Kept:
+    """Give what must wait beside an event's key so that it can be delivered as it was enqueued."""
+    if tick is UNSET and group is UNSET and mark is UNSET:
+        return None if payload is UNSET else [payload]
+    said = [None if part is UNSET else part for part in (tick, group, mark)]
+    return said if payload is UNSET else [*said, payload]
+
+
+def kept_payload(waits: Kept) -> Any:
+    """Give the payload that waits, UNSET where none does."""
+    return UNSET if waits is None or len(waits) in (2, 3) else waits[-1]
+
+
+def kept_event(number: int, loop: int, key: Key, waits: Kept) -> Event:
+    """Give an event that waits as it was enqueued."""
+    if waits is None or len(waits) == 1:
+        return Event(number, loop, key[0], key[1], UNSET if waits is None else waits[0])
+    if len(waits) == 2:
+        tick = UNSET if waits[0] is None else waits[0]
+        return Event(number, loop, key[0], key[1], tick=tick, synthetic=True)
+    tick, group, mark = (UNSET if part is None else part for part in waits[:3])
+    return Event(number, loop, key[0], key[1], kept_payload(waits), tick, group, mark)
 
 
 class ClipInstance(Struct, frozen=True, array_like=True, gc=False):
     """One playing of one clip: its loop watermark and the keys it remembers.
 
-    `waiting` holds by loop and key what was accepted and not delivered: None, or a list of the one payload. `seen`
-    holds by loop and key what was delivered, as a digest of its payload. `first_loop` stands in for the watermark until
-    the first commit. `epoch` is that of the layer (or of graph `main`) when it was opened; `touched` orders instances
-    by their last accepted command. `opened_at` is milliseconds since 1970.
+    `waiting` holds by loop and key what was accepted and not delivered. `seen` holds by loop and key what was
+    delivered, as a digest of its payload. `first_loop` stands in for the watermark until the first commit. `epoch` is
+    that of the layer (or of graph `main`) when it was opened; `touched` orders instances by their last accepted
+    command. `opened_at` is milliseconds since 1970. `group` is the last one that the instance was used with.
+    `windows` are open in the order they were opened.
     """
 
     epoch: int
@@ -40,40 +95,74 @@ class ClipInstance(Struct, frozen=True, array_like=True, gc=False):
     data: Any = None
     committed_loop: int | None = None
     first_loop: int | None = None
-    waiting: dict[int, dict[Key, list[Any] | None]] = {}
+    waiting: dict[int, dict[Key, Kept]] = {}
     seen: dict[int, dict[Key, bytes]] = {}
     remembered: int = 0
     pending: int = 0
     accepted: int = 0
+    group: str | None = None
+    windows: tuple[OpenWindow, ...] = ()
 
     def events(self, number: int, through: int | None = None) -> list[Event]:
         """List what waits up to loop `through` (all when None), by (loop, frame, arrival)."""
         return [
-            Event(number, loop, key[0], key[1], UNSET if payload is None else payload[0])
+            kept_event(number, loop, key, waits)
             for loop in sorted(self.waiting)
             if through is None or loop <= through
-            for key, payload in sorted(self.waiting[loop].items(), key=_frame)
+            for key, waits in sorted(self.waiting[loop].items(), key=_frame)
         ]
 
-    def with_waiting(self, loop: int, key: Key, payload: Any, touched: int) -> "ClipInstance":
+    def remembers(self, loop: int, key: Key) -> bool:
+        """Say whether a key was accepted and is not forgotten."""
+        waiting, seen = self.waiting.get(loop), self.seen.get(loop)
+        return (waiting is not None and key in waiting) or (seen is not None and key in seen)
+
+    def with_waiting(
+        self, loop: int, key: Key, waits: Kept, touched: int, group: str | UnsetType = UNSET
+    ) -> "ClipInstance":
         """Let one accepted event wait in its loop's bucket."""
         waiting = self.waiting.copy()
         bucket = waiting[loop] = waiting[loop].copy() if loop in waiting else {}
-        bucket[key] = None if payload is UNSET else [payload]
-        return self._with(touched, loop, waiting, self.seen, 1)
+        bucket[key] = waits
+        return self._with(touched, loop, waiting, self.seen, 1, 1, group)
 
-    def with_seen(self, loop: int, key: Key, payload: Any, touched: int) -> "ClipInstance":
+    def with_seen(
+        self, loop: int, key: Key, payload: Any, touched: int, group: str | UnsetType = UNSET
+    ) -> "ClipInstance":
         """Remember the key of an event that its acceptance delivered."""
         bucket = {**self.seen.get(loop, {}), key: payload_digest(payload)}
-        return self._with(touched, loop, self.waiting, {**self.seen, loop: bucket}, 0)
+        return self._with(touched, loop, self.waiting, {**self.seen, loop: bucket}, 0, 1, group)
+
+    def with_span(
+        self, waits: Iterable[Event], given: Iterable[Event], touched: int, *, first: int | None, group: str | UnsetType
+    ) -> "ClipInstance":
+        """Take the events of a span at once: those that wait, and those that their acceptance delivered.
+
+        `first` is the loop of the one that was crossed first, None where the span brought nothing new.
+        """
+        waiting, seen, pending, delivered = self.waiting.copy(), self.seen.copy(), 0, 0
+        buckets: dict[int, dict[Key, Kept]] = {}
+        digests: dict[int, dict[Key, bytes]] = {}
+        for event in waits:
+            keeps = kept(event.payload, event.tick, event.group, event.mark)
+            buckets.setdefault(event.loop, {})[event.frame, event.kind] = keeps
+            pending += 1
+        for event in given:
+            digests.setdefault(event.loop, {})[event.frame, event.kind] = payload_digest(event.payload)
+            delivered += 1
+        waiting.update({loop: {**waiting.get(loop, {}), **bucket} for loop, bucket in buckets.items()})
+        seen.update({loop: {**seen.get(loop, {}), **keys} for loop, keys in digests.items()})
+        return self._with(touched, first, waiting, seen, pending, pending + delivered, group)
 
     def _with(
         self,
         touched: int,
-        loop: int,
-        waiting: dict[int, dict[Key, list[Any] | None]],
+        loop: int | None,
+        waiting: dict[int, dict[Key, Kept]],
         seen: dict[int, dict[Key, bytes]],
         grown: int,
+        accepted: int,
+        group: str | UnsetType,
     ) -> "ClipInstance":
         return ClipInstance(
             self.epoch,
@@ -86,9 +175,11 @@ class ClipInstance(Struct, frozen=True, array_like=True, gc=False):
             loop if self.first_loop is None else self.first_loop,
             waiting,
             seen,
-            self.remembered + 1,
+            self.remembered + accepted,
             self.pending + grown,
-            self.accepted + 1,
+            self.accepted + accepted,
+            self.group if group is UNSET else group,
+            self.windows,
         )
 
     def with_committed(self, loop: int, touched: int) -> "ClipInstance":
@@ -99,7 +190,7 @@ class ClipInstance(Struct, frozen=True, array_like=True, gc=False):
         if waiting:
             delivered = waiting.get(loop)
             if delivered is not None:
-                digests = {key: b"" if kept is None else payload_digest(kept[0]) for key, kept in delivered.items()}
+                digests = {key: payload_digest(kept_payload(waits)) for key, waits in delivered.items()}
                 seen = {**seen, loop: seen.get(loop, {}) | digests}
             waiting = {other: bucket for other, bucket in waiting.items() if other > loop}
             pending = sum(map(len, waiting.values()))
@@ -117,6 +208,8 @@ class ClipInstance(Struct, frozen=True, array_like=True, gc=False):
             pending + sum(map(len, seen.values())),
             pending,
             self.accepted,
+            self.group,
+            self.windows,
         )
 
 

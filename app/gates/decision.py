@@ -5,7 +5,7 @@ from typing import Any, final
 
 from msgspec import UNSET, Struct, UnsetType
 
-from app.gates.identity import Number
+from app.gates.identity import Number, Token
 
 MISSING_NAMED = 16
 """How many missing parameters or outputs a refusal names: it must stay small however long a rig's lists are."""
@@ -19,10 +19,19 @@ class Command(
 ):
     """What a caller asks of one character. Decoded the same at every door.
 
-    `life`, where it is given, must be the character's present one: the first check of every command.
+    `life`, where it is given, must be the character's present one: the first check of every command. `holder`, where it
+    is given, is a token of any character of the scene that must still have its right: the second check.
     """
 
     life: Number | UnsetType = UNSET
+    holder: Token | UnsetType = UNSET
+
+
+def name_of(command: type[Command]) -> str:
+    """Give a command's name on the wire."""
+    tag = command.__struct_config__.tag
+    assert isinstance(tag, str)
+    return tag
 
 
 class Fact(Struct, frozen=True, gc=False, tag_field="outcome"):
@@ -30,9 +39,10 @@ class Fact(Struct, frozen=True, gc=False, tag_field="outcome"):
 
 
 class LifeRefusal(StrEnum):
-    """The refusal that stands before every other."""
+    """The refusals that stand before every other, in this order."""
 
     STALE_LIFE = "stale_life"
+    HOLDER_LOST = "holder_lost"
 
 
 class Grant(Struct, frozen=True, gc=False):
@@ -55,7 +65,8 @@ class LayerNow(Struct, frozen=True, gc=False):
 class Refused(Struct, frozen=True, gc=False):
     """Why a gate said no. It leaves every gate equal to what it was.
 
-    `at` names the field, parameter, output, bone or layer at fault; `by` is what beat the request.
+    `at` names the field, parameter, output, bone or layer at fault; `by` is what beat the request. A bundle says at
+    which of its commands it `failed_at`, and what that one was `refused` for.
     """
 
     outcome: str
@@ -66,6 +77,13 @@ class Refused(Struct, frozen=True, gc=False):
     clip_instance: int | UnsetType = UNSET
     payload_differs: bool | UnsetType = UNSET
     release: str | UnsetType = UNSET
+    failed_at: int | UnsetType = UNSET
+    refused: "Refused | UnsetType" = UNSET
+
+    @property
+    def is_retryable(self) -> bool:
+        """Say whether the same request may succeed later."""
+        return (self if self.refused is UNSET else self.refused).outcome in RETRYABLE
 
 
 class Problem(StrEnum):

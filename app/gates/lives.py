@@ -15,6 +15,7 @@ from app.gates.event import EventGate
 from app.gates.graph import Graph, GraphSlot, RequestState
 from app.gates.parameter import Snapshot
 from app.gates.rig import Rig, default_rig
+from app.gates.surviving import next_life
 from app.gates.transition import TransitionArbiter
 
 DEFAULT = ""
@@ -156,7 +157,7 @@ def remains(character: Character, rig: Rig, *, sequence: int) -> Remains:
         character.parameters.version,
         max((slot.latest_request for slot in character.graphs.values()), default=carried.request),
         dict(list(triggers.items())[-PARAMETERS_MAX:]),
-        character.events.next_life(),
+        next_life(character.events, rig),
         sequence,
     )
 

@@ -120,6 +120,18 @@ class Snapshot(Struct, frozen=True, array_like=True, gc=False):
             values[name] = _kept(item.value, None if declared is None else declared[name], values.get(name, 0))
         return Snapshot(fact.version, values)
 
+    def restored(self, before: "Snapshot", rig: Rig) -> "Snapshot":
+        """Go back to earlier values as a new version; a trigger's firings go on. Source: contract, section 8."""
+        if self.version == before.version:
+            return self
+        values, declared = before.values.copy(), rig.declared or {}
+        values.update({name: held for name, held in self.values.items() if _is_trigger(declared.get(name))})
+        return Snapshot(self.version + 1, values)
+
+
+def _is_trigger(rule: ParameterRule | None) -> bool:
+    return rule is not None and rule.type == "trigger"
+
 
 def _fits(items: list[ParameterValue], rig: Rig) -> bool:
     """Say whether a batch surely passes every rung; a batch that names parameters by id has to climb the ladder."""

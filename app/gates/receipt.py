@@ -29,9 +29,15 @@ class Receipt(Struct, frozen=True, array_like=True, gc=False):
     at: int
 
 
-def mark(caller: str, key: str, character: str | None, command: Command) -> Mark:
-    """Reduce a key and its command to what is compared: command, character and fields, never the envelope."""
-    asked = hashlib.blake2b(_canonical.encode((character, command)), digest_size=16).digest()
+def mark(
+    caller: str, key: str, character: str | None, command: Command, references: dict[str, int] | None = None
+) -> Mark:
+    """Reduce a key and its command to what is compared: command, character and fields, never the envelope.
+
+    `references` are the fields that stand for what earlier commands of the same request got.
+    """
+    asks = (character, command, references) if references else (character, command)
+    asked = hashlib.blake2b(_canonical.encode(asks), digest_size=16).digest()
     return Mark(caller, hashlib.blake2b(key.encode(), digest_size=16).digest(), asked)
 
 
@@ -67,6 +73,15 @@ class Receipts:
             held = self._callers[caller]
             while held and at - next(iter(held.values())).at > self._kept_ms:
                 del held[next(iter(held))]
+            if not held:
+                del self._callers[caller]
+
+    def forget(self, *, after: int) -> None:
+        """Let go of the receipts of every decision behind a sequence: a rollback undid it."""
+        for caller in list(self._callers):
+            held = self._callers[caller]
+            while held and held[key := next(reversed(held))].sequence > after:
+                del held[key]
             if not held:
                 del self._callers[caller]
 

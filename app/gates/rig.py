@@ -12,7 +12,7 @@ MAIN = "main"
 
 ParameterType = Literal["float", "int", "bool", "trigger"]
 Mode = Literal["sparse", "full"]
-KindClass = Literal["presentation", "immediate"]
+KindClass = Literal["presentation", "immediate", "gameplay"]
 
 
 class LayerRule(Struct, frozen=True, array_like=True):
@@ -41,9 +41,32 @@ class GraphRule(Struct, frozen=True, array_like=True):
     bind_pose: str | dict[str, list[int | float]] | None
 
 
+class KindRule(Struct, frozen=True, array_like=True):
+    """How events of a kind are delivered, and the kind of the same class that `ends` what this one begins."""
+
+    class_: KindClass
+    ends: str | None = None
+
+
+class ManifestEvent(Struct, frozen=True, array_like=True, gc=False):
+    """One event that a clip reaches in each of its loops."""
+
+    frame: int
+    kind: str
+    mark: str | None = None
+
+
+class ClipRule(Struct, frozen=True, array_like=True):
+    """A clip's manifest: how many frames a loop has, and its events, ascending by (frame, kind), none twice."""
+
+    frames: int
+    events: tuple[ManifestEvent, ...]
+
+
 class Rig(Struct, frozen=True, array_like=True):
     """The whole contract. `declared` and `kinds` are None where anything is accepted.
 
+    `kinds` lists what ends a kind too. `clips` are the manifests of the clips whose events are known beforehand.
     `names` finds a parameter by its id, written as text: a rig has one digest, and only text keys can be put in order.
 
     Bounds: `loop_window` in loops, `events_per_instance` in remembered keys, `events_bytes` in bytes of waiting payload
@@ -53,7 +76,7 @@ class Rig(Struct, frozen=True, array_like=True):
     layers: dict[str, LayerRule]
     mode: Mode
     declared: dict[str, ParameterRule] | None
-    kinds: dict[str, KindClass] | None
+    kinds: dict[str, KindRule] | None
     loop_window: int
     events_per_instance: int
     events_bytes: int
@@ -62,10 +85,21 @@ class Rig(Struct, frozen=True, array_like=True):
     graphs: dict[str, GraphRule]
     names: dict[str, str]
     required: tuple[str, ...]
+    clips: dict[str, ClipRule] = {}
 
     def defaults(self) -> dict[str, int | float | bool]:
         """Give a fresh snapshot's values, in the order of declaration; a trigger has fired 0 times."""
         return {name: rule.default for name, rule in (self.declared or {}).items()}
+
+
+def is_immediate(rig: Rig, kind: str) -> bool:
+    """Say whether accepting an event of this kind delivers it. A rig that lists kinds lists this one."""
+    return rig.kinds is not None and rig.kinds[kind].class_ == "immediate"
+
+
+def is_gameplay(rig: Rig, kind: str) -> bool:
+    """Say whether events of this kind are delivered by loop and tick. A rig that lists kinds lists this one."""
+    return rig.kinds is not None and rig.kinds[kind].class_ == "gameplay"
 
 
 def parameter_id(name: str) -> int:
@@ -78,9 +112,10 @@ def build_rig(
     layers: dict[str, LayerRule],
     mode: Mode,
     declared: dict[str, ParameterRule] | None,
-    kinds: dict[str, KindClass] | None,
+    kinds: dict[str, KindRule] | None,
     bounds: Mapping[str, int],
     graphs: dict[str, GraphRule],
+    clips: dict[str, ClipRule] | None = None,
 ) -> Rig:
     """Join the parts of a rig that were each checked already, and derive what the gates look up."""
     rules: dict[str, ParameterRule] = declared or {}
@@ -97,6 +132,7 @@ def build_rig(
         graphs=graphs,
         names={str(rule.id): name for name, rule in rules.items()},
         required=tuple(sorted(name for name, rule in rules.items() if rule.required)),
+        clips=clips or {},
     )
 
 

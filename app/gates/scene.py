@@ -1,48 +1,50 @@
-"""The scene: what is adopted, the candidate that a turn decides on, and the one step from one to the other."""
+"""The scene: what is adopted, the overlay that a turn works on, and the one step from one to the other."""
 
-from collections.abc import Iterable
+from typing import NamedTuple
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
+from msgspec.structs import replace
 
-from app.gates.character import Answer, Character, Place
-from app.gates.decision import RETRYABLE, Command, Fact, LifeRefusal, Problem, Refused, Undecided
-from app.gates.identity import Sealer
-from app.gates.lives import (
-    DEFAULT,
-    CloseScene,
-    DeclareRig,
-    Despawn,
-    Despawned,
-    Remains,
-    RigDeclared,
-    SceneClosed,
-    Spawn,
-    Spawned,
-    declaration,
-    folded,
-    newborn,
-    remains,
-    rig_key,
-)
+from app.gates.character import Answer, Character
+from app.gates.consequence import Consequences
+from app.gates.decision import Command, Refused
+from app.gates.due import is_due
+from app.gates.identity import Sealer, Token
+from app.gates.lives import Remains, folded
+from app.gates.moment import Moment
 from app.gates.receipt import Mark, Receipt, Receipts
-from app.gates.rig import Rig, default_rig
+from app.gates.rig import Rig
 from app.gates.roster import Roster
+from app.gates.tick import Gone, Sealed, Ticked, Ticks, entries, kept_entries, with_added
+
+ENTRIES_TIDY = 4_096
+"""How many agenda entries a scene holds before it looks which of them came to nothing."""
 
 
 class Bounds(Struct, frozen=True):
-    """What a scene may hold: live values, remembered dead ids, receipts a caller, and how long those are kept (ms)."""
+    """What a scene may hold.
+
+    Live values, remembered dead ids, receipts a caller, and how long those are kept (ms); how many sealed ticks it can
+    roll back, how many ticks ahead it holds requests, how many a tick, and after how many events that were delivered in
+    one tick it gives up rolling back.
+    """
 
     hot_characters_max: int = 4096
     remains_max: int = 10_000
     receipts_max: int = 10_000
     receipts_ms: int = 600_000
     rigs_max: int = 1_000
+    rollback_ticks: int = 64
+    tick_window: int = 64
+    tick_requests_max: int = 4_096
+    tick_deliveries_max: int = 65_536
 
 
 class Record(Struct, frozen=True, array_like=True, gc=False):
     """One decision: who, what was asked, what was answered, and the character's revision after it.
 
-    `character` is None for what concerns the whole scene. `mark` is there when the command came with a key.
+    `character` is None for what concerns the whole scene. `mark` is there when the command came with a key, and
+    `consequences` when the decision ended more than it was about.
     """
 
     character: str | None
@@ -50,11 +52,13 @@ class Record(Struct, frozen=True, array_like=True, gc=False):
     answer: Answer
     revision: int
     mark: Mark | None = None
+    consequences: Consequences | None = None
 
     @property
     def accepted(self) -> bool:
-        """Say whether the answer is a fact."""
-        return type(self.answer) is not Refused
+        """Say whether anything of the command was accepted."""
+        answer = self.answer.refusal() if type(self.answer) is Ticked else self.answer
+        return type(answer) is not Refused
 
 
 class RigUse(Struct, frozen=True, array_like=True):
@@ -78,7 +82,8 @@ class Scene:
     """The adopted state of one scene. Readers may look at any time; only `adopt` changes it, in one step.
 
     `sequence` is the last decision's, `at` its time (ms since 1970, never falling). A scene `exists` from its first
-    spawn or rig until it is closed.
+    spawn or rig until it is closed. `before` holds the characters that the tick being open has touched, as they were
+    when the last one was sealed, `newborn` those whose life began in it, and `delivered` the events that it gave out.
     """
 
     def __init__(self, name: str, secret: bytes, bounds: Bounds) -> None:
@@ -88,6 +93,11 @@ class Scene:
         self.state = SceneState()
         self.roster = Roster(hot_max=bounds.hot_characters_max)
         self.remains: dict[str, Remains] = {}
+        self.ticks = Ticks()
+        self.before: dict[str, Character] = {}
+        self.newborn: dict[str, Character] = {}
+        self.delivered: list[Gone] = []
+        self._entries_max = ENTRIES_TIDY
         self.receipts = Receipts(kept=bounds.receipts_max, kept_ms=bounds.receipts_ms)
 
     @property
@@ -99,57 +109,140 @@ class Scene:
         """Give the rig a living character was spawned with."""
         return self.state.rigs[character.rig].rig
 
-    def adopt(self, candidate: "Candidate") -> None:
-        """Make a candidate's outcome the visible state. No reader can see a part of it: nothing waits in between."""
-        if candidate.closes:
+    def adopt(self, overlay: "Overlay") -> None:
+        """Make an overlay's outcome the visible state. No reader can see a part of it: nothing waits in between."""
+        if overlay.closes:
             self.roster.clear()
             self.remains.clear()
             self.receipts.restore({})
-        for name in candidate.dead:
-            if name in self.roster and name not in candidate.living:
+        for name in overlay.dead:
+            if name in self.roster and name not in overlay.living:
                 self.roster.remove(name)
-        for name, character in candidate.living.items():
+        for name, character in overlay.living.items():
             self.roster.put(name, character)
             self.remains.pop(name, None)
-        for name, kept in candidate.dead.items():
-            self.remains.pop(name, None)
+        for name, kept in sorted(overlay.dead.items(), key=_in_order_of_death):
+            held = self.remains.get(name)
+            if held is not None and held.died_at != kept.died_at:
+                del self.remains[name]
             self.remains[name] = kept
-        rigs, floor = candidate.rigs, candidate.floor
+        floor = overlay.floor
         while len(self.remains) > self.bounds.remains_max:
             oldest = next(iter(self.remains))
             floor = folded(floor, self.remains.pop(oldest))
-            candidate.gone.append(oldest)
-        self.state = SceneState(candidate.sequence, candidate.at, candidate.exists, rigs, floor)
-        for sequence, mark in candidate.marks.values():
-            self.receipts.keep(mark, sequence=sequence, at=candidate.at)
+            overlay.gone.append(oldest)
+        self._adopt_ticks(overlay)
+        self.state = SceneState(overlay.sequence, overlay.at, overlay.exists, overlay.rigs, floor)
+        if overlay.forgets_after is not None:
+            self.receipts.forget(after=overlay.forgets_after)
+        for sequence, mark in overlay.marks.values():
+            self.receipts.keep(mark, sequence=sequence, at=overlay.at)
 
-    def restore(self, state: SceneState, receipts: dict[str, dict[bytes, Receipt]], kept: dict[str, Remains]) -> None:
+    def _adopt_ticks(self, overlay: "Overlay") -> None:
+        if overlay.starts_tick:
+            self.before, self.newborn, self.delivered = overlay.before, overlay.newborn, overlay.delivered
+        elif overlay.ticks.is_running:
+            self.before.update(overlay.before)
+            self.newborn.update(overlay.newborn)
+            self.delivered.extend(overlay.delivered)
+        has_noted = overlay.has_noted or bool(overlay.deadlines or overlay.due)
+        self.ticks = overlay.settled_ticks()
+        if len(self.delivered) > self.bounds.tick_deliveries_max:
+            # Nobody seals these ticks: what would undo them must not grow for ever.
+            self.before, self.newborn, self.delivered = {}, {}, []
+            last = {tick: sealed.bare() for tick, sealed in self.ticks.past.items() if tick == self.ticks.sealed}
+            self.ticks = replace(self.ticks, floor=self.ticks.sealed + 1, past=last, unreturned=[])
+        if has_noted and entries(self.ticks) > self._entries_max:
+            self._tidy_agendas()
+
+    def _tidy_agendas(self) -> None:
+        """Let go of agenda entries that came to nothing: nobody may ever seal or confirm their ticks."""
+        ticks = self.ticks
+        deadlines = kept_entries(ticks.deadlines, lambda name, tick: tick in self._deadlines_of(name))
+        due = kept_entries(ticks.due, self._is_due)
+        self.ticks = replace(ticks, deadlines=deadlines, due=due)
+        self._entries_max = max(ENTRIES_TIDY, 2 * entries(self.ticks))
+
+    def _deadlines_of(self, name: str) -> set[int | None]:
+        character = self.roster.get(name)
+        layers = () if character is None else character.layers.values()
+        return {layer.pending.deadline for layer in layers if layer.pending is not None}
+
+    def _is_due(self, name: str, tick: int) -> bool:
+        held = self.roster.get(name) or self.remains.get(name)
+        return held is not None and any(is_due(event, tick) for event in held.events.due)
+
+    def restore(
+        self,
+        state: SceneState,
+        receipts: dict[str, dict[bytes, Receipt]],
+        kept: dict[str, Remains],
+        ticks: "OpenTicks",
+    ) -> None:
         """Take back a checkpoint, after its living characters were loaded into the roster."""
         self.state = state
         self.receipts.restore(receipts)
-        self.remains = dict(sorted(kept.items(), key=lambda item: item[1].died_at))
+        self.remains = dict(sorted(kept.items(), key=_in_order_of_death))
+        self.ticks, self.before, self.newborn, self.delivered = (
+            ticks.ticks,
+            ticks.before,
+            ticks.newborn,
+            ticks.delivered,
+        )
 
-    def replay(self, first: int, at: int, records: Iterable[Record]) -> "Candidate":
-        """Apply recorded facts and adopt them; give the candidate that was adopted. Asks no rule."""
-        candidate = Candidate(self, at)
-        assert first == candidate.sequence + 1, "entries follow each other without a gap"
-        for record in records:
-            candidate.apply(record)
-        self.adopt(candidate)
-        return candidate
+    def open_ticks(self) -> "OpenTicks":
+        """Give the ticks as a checkpoint stores them."""
+        return OpenTicks(self.ticks, self.before, self.newborn, self.delivered)
 
 
-class Candidate:
+def _in_order_of_death(item: tuple[str, Remains]) -> tuple[int, str]:
+    """Give the order in which remains fold into the floor; several lives may end in one decision."""
+    name, kept = item
+    return kept.died_at, name
+
+
+class OpenTicks(Struct, frozen=True, array_like=True):
+    """The ticks of a scene with what undoes the one being open."""
+
+    ticks: Ticks = Ticks()
+    before: dict[str, Character] = {}
+    newborn: dict[str, Character] = {}
+    delivered: list[Gone] = []
+
+
+class Savepoint(NamedTuple):
+    """Everything of an overlay that a decision may change."""
+
+    living: dict[str, Character]
+    dead: dict[str, Remains]
+    rigs: dict[str, RigUse]
+    exists: bool
+    tick: int
+    moment: Moment
+    ticks: Ticks
+    before: dict[str, Character]
+    newborn: dict[str, Character]
+    delivered: list[Gone]
+    starts_tick: bool
+    deadlines: list[tuple[int, str]]
+    due: list[tuple[int, str]]
+    refusals: list[tuple[str, Command, Refused]]
+    born: list[str]
+
+
+class Overlay:
     """A turn's outcome so far, over an adopted scene that it leaves alone until it is adopted or dropped.
 
-    `living` and `dead` hold what was touched: a living character's newest value, a dead one's remains. `records` are
-    the decisions in order; the first has the sequence after the scene's. `gone` are ids that
-    were held before and of which nothing remains: all of them when it `closes` the scene, and those that fold into the
-    floor when it is adopted.
+    `living` and `dead` hold what was touched: a living character's newest value, a dead one's remains. `gone` are ids
+    that were held before and of which nothing remains: all of them when it `closes` the scene, and those that fold into
+    the floor when it is adopted. `tick` is the one being open; `before`, `newborn` and `delivered` are the scene's,
+    as far as this turn adds to them, or all there is when it `starts_tick`. `refusals` are those of single commands, to
+    be tallied, and `born` are the ids whose life began. Receipts of sequences above `forgets_after` are forgotten.
     """
 
     def __init__(self, scene: Scene, at: int) -> None:
         self.scene = scene
+        self.sealer = scene.sealer
         self.at = max(at, scene.state.at)
         self.sequence = scene.state.sequence
         self.rigs = scene.state.rigs
@@ -159,234 +252,122 @@ class Candidate:
         self.closes = False
         self.gone: list[str] = []
         self.exists = scene.state.exists
-        self.records: list[Record] = []
+        self.ticks = scene.ticks
+        self.tick = scene.ticks.sealed + 1
+        self.moment = self._moment()
+        self.before: dict[str, Character] = {}
+        self.newborn: dict[str, Character] = {}
+        self.delivered: list[Gone] = []
+        self.starts_tick = False
+        self.deadlines: list[tuple[int, str]] = []
+        self.due: list[tuple[int, str]] = []
+        self.refusals: list[tuple[str, Command, Refused]] = []
+        self.born: list[str] = []
+        self.has_noted = False
+        self.forgets_after: int | None = None
         self.marks: dict[tuple[str, bytes], tuple[int, Mark]] = {}
 
-    @property
-    def first(self) -> int:
-        """Give the sequence of the first decision, where there is one."""
-        return self.sequence - len(self.records) + 1
+    def open_tick(self, tick: int) -> None:
+        """Let `tick` be the one being open, as the ticks stand now."""
+        self.tick = tick
+        self.moment = self._moment()
 
-    def earlier(self, mark: Mark) -> tuple[int, bytes] | None:
-        """Give the sequence and fingerprint of what was decided under a key before, in this turn or an earlier one."""
-        held = self.marks.get((mark.caller, mark.key))
-        if held is not None:
-            return held[0], held[1].fingerprint
-        receipt = None if self.closes else self.scene.receipts.find(mark.caller, mark.key, at=self.at)
-        return None if receipt is None else (receipt.sequence, receipt.fingerprint)
+    def _moment(self) -> Moment:
+        ticks = self.ticks
+        last = ticks.sealed + self.scene.bounds.tick_window if ticks.sealed else None
+        return Moment(self.tick, ticks.confirmed, last)
 
     def character(self, name: str) -> Character | None:
-        """Give a living character as this candidate has it."""
+        """Give a living character as this overlay has it."""
         held = self.living.get(name)
         if held is not None or name in self.dead or self.closes:
             return held
         return self.scene.roster.get(name)
 
-    def decide(self, name: str | None, command: Command, mark: Mark | None = None) -> Record | Undecided:
-        """Decide one command; when it was accepted the candidate has moved on. An Undecided leaves no trace."""
-        if name is None or type(command) in _LIFE_COMMANDS:
-            return self._decide_and_record_life(name, command, mark)
-        character = self.living.get(name) or self.character(name)
-        if character is None:
-            return self._decide_and_record_life(name, command, mark)
-        rig = self.rigs[character.rig].rig
-        answer = character.decide(command, Place(name, rig, self.scene.sealer))
-        if type(answer) is Undecided:
-            return answer
-        if type(answer) is not Refused:
-            character = character.evolve(command, answer, rig, at=self.at)
-            self.living[name] = character
-        if mark is not None:
-            return self._record(name, command, answer, character.revision, mark)
-        self.sequence += 1
-        record = Record(name, command, answer, character.revision)
-        self.records.append(record)
-        return record
+    def rig_of(self, character: Character) -> Rig:
+        """Give the rig a living character was spawned with."""
+        return self.rigs[character.rig].rig
 
-    def _decide_and_record_life(self, name: str | None, command: Command, mark: Mark | None) -> Record | Undecided:
-        character = None if name is None else self.character(name)
-        decided = self._decide_life(name, character, command)
-        if isinstance(decided, Undecided):
-            return decided
-        record = Record(name, command, decided, 0 if character is None else character.revision, mark)
-        return self.apply(record)
+    def put(self, name: str, before: Character, after: Character) -> None:
+        """Replace a living character; while ticks run, what it was when the open tick began is kept."""
+        if self.ticks.is_running and name not in self.before and (self.starts_tick or name not in self.scene.before):
+            self.before[name] = before
+        self.living[name] = after
 
-    def answer(self, name: str | None, command: Command) -> Answer | Undecided:
-        """Say how a command would be decided now; nothing moves on."""
-        character = None if name is None else self.character(name)
-        if name is not None and character is not None and type(command) not in _LIFE_COMMANDS:
-            return character.decide(command, Place(name, self.rigs[character.rig].rig, self.scene.sealer))
-        return self._decide_life(name, character, command)
+    def put_newborn(self, name: str, character: Character) -> None:
+        """Add a character whose life begins: a rollback cannot take it back beyond its birth."""
+        if self.ticks.is_running:
+            self.newborn[name] = character
+        self.living[name] = character
+        self.dead.pop(name, None)
+        self.born.append(name)
 
-    def apply(self, record: Record) -> Record:
-        """Add a recorded decision: apply its fact, ask no rule. Give the record with the revision after it."""
-        name, command, answer = record.character, record.command, record.answer
-        if type(answer) is Refused:
-            return self._record(name, command, answer, record.revision, record.mark)
-        fact: Fact = answer
-        if type(command) in _LIFE_COMMANDS:
-            revision = self._evolve_life(name, command, fact)
-        else:
-            assert name is not None
-            character = self.character(name)
-            assert character is not None, "a fact concerns a character that is alive"
-            character = character.evolve(command, fact, self.rigs[character.rig].rig, at=self.at)
-            self.living[name] = character
-            revision = character.revision
-        return self._record(name, command, answer, revision, record.mark)
+    def deliver(self, gone: Gone) -> None:
+        """Note an event that was given out, so that a rollback of its tick does not give it again."""
+        if self.ticks.is_running:
+            self.delivered.append(gone)
 
-    def _record(self, name: str | None, command: Command, answer: Answer, revision: int, mark: Mark | None) -> Record:
-        self.sequence += 1
-        if mark is not None and type(answer) is Refused and answer.outcome in RETRYABLE:
-            mark = None
-        record = Record(name, command, answer, revision, mark)
-        self.records.append(record)
-        if mark is not None:
-            self.marks[mark.caller, mark.key] = (self.sequence, mark)
-        return record
+    def holds(self, token: Token) -> bool:
+        """Say whether a token of any character of the scene still has its right, pending or committed."""
+        character = self.character(token.character)
+        arbiter = None if character is None else character.layers.get(token.layer)
+        if character is None or arbiter is None:
+            return False
+        return arbiter.is_held_by(token, life=character.life, sealer=self.scene.sealer)
 
-    def _decide_life(self, name: str | None, character: Character | None, command: Command) -> Answer | Undecided:
-        match command:
-            case DeclareRig():
-                return self._decide_rig(command)
-            case CloseScene() if self.exists:
-                return SceneClosed()
-            case Spawn():
-                assert name is not None
-                return self._decide_spawn(name, character, command)
-            case _ if not self.exists:
-                return Undecided(Problem.UNKNOWN_SCENE, f"there is no scene {self.scene.name!r}; a spawn makes one")
-            case _ if character is None:
-                return Undecided(Problem.UNKNOWN_CHARACTER, f"no character {name!r} is alive in this scene")
-            case Despawn():
-                if command.life is not UNSET and command.life != character.life:
-                    return Refused(LifeRefusal.STALE_LIFE, at="life", by={"life": character.life})
-                return Despawned(character.life)
-            case _:
-                raise AssertionError(f"no gate takes {type(command).__name__}")
+    def undo(self, sequence: int, digest: bytes) -> Sealed:
+        """Give what undoes the tick being open: what it touched and delivered, in this turn and before it."""
+        if self.starts_tick:
+            return Sealed(self.before, self.newborn, self.delivered, sequence, digest)
+        adopted = self.scene
+        return Sealed(
+            adopted.before | self.before,
+            adopted.newborn | self.newborn,
+            adopted.delivered + self.delivered,
+            sequence,
+            digest,
+        )
 
-    def _decide_rig(self, command: DeclareRig) -> Answer | Undecided:
-        held = self.rigs.get(command.name)
-        if held is not None and held.rig == command.rig:
-            return RigDeclared(False)
-        if held is not None and held.users:
-            detail = f"{held.users} living characters use another rig {command.name!r}; despawn them first"
-            return Undecided(Problem.CONFLICTING_RIG, detail)
-        if held is None and len(self.rigs) >= self.scene.bounds.rigs_max:
-            return Undecided(Problem.TOO_LARGE, f"a scene holds at most {self.scene.bounds.rigs_max} rigs")
-        return RigDeclared(True)
+    def start_tick(self, tick: int) -> None:
+        """Begin a tick that nothing has happened in."""
+        self.starts_tick, self.before, self.newborn, self.delivered = True, {}, {}, []
+        self.open_tick(tick)
 
-    def _decide_spawn(self, name: str, character: Character | None, command: Spawn) -> Answer | Undecided:
-        before = self._before(name)
-        life = before.life + 1 if character is None else character.life
-        if command.life is not UNSET and command.life != life:
-            if not self.exists:
-                return Undecided(
-                    Problem.UNKNOWN_SCENE, f"there is no scene {self.scene.name!r}, so no former life in it"
-                )
-            return Refused(
-                LifeRefusal.STALE_LIFE, at="life", by={"life": life if character is not None else before.life}
-            )
-        rig = self._rig_for(command)
-        if isinstance(rig, Undecided):
-            return rig
-        unknown = [graph for graph in command.graphs if graph not in rig.graphs]
-        if unknown:
-            return Undecided(Problem.INVALID, f"the rig has no graph {unknown[0]!r}", at=f"graphs.{unknown[0]}")
-        if character is None:
-            return Spawned(life, True, newborn(command, rig, before, at=self.at))
-        if character.declared != declaration(command, rig):
-            detail = f"{name!r} is alive and was spawned otherwise; despawn it first, or spawn it as it was"
-            return Undecided(Problem.CONFLICTING_SPAWN, detail)
-        return Spawned(life, False)
+    def settled_ticks(self) -> Ticks:
+        """Give the ticks with what this overlay adds to their agendas."""
+        ticks = self.ticks
+        if not self.deadlines and not self.due:
+            return ticks
+        return replace(
+            ticks, deadlines=with_added(ticks.deadlines, self.deadlines), due=with_added(ticks.due, self.due)
+        )
 
-    def _rig_for(self, command: Spawn) -> Rig | Undecided:
-        if command.inline is not None:
-            if rig_key(command) not in self.rigs and len(self.rigs) >= self.scene.bounds.rigs_max:
-                return Undecided(Problem.TOO_LARGE, f"a scene holds at most {self.scene.bounds.rigs_max} rigs")
-            return command.inline
-        if command.rig is None:
-            return default_rig()
-        held = self.rigs.get(command.rig)
-        if held is None:
-            return Undecided(Problem.UNKNOWN_RIG, f"the scene has no rig {command.rig!r}; declare it first", at="rig")
-        return held.rig
+    def settle_ticks(self, ticks: Ticks) -> None:
+        """Go on with other ticks, made from `settled_ticks`."""
+        self.has_noted = self.has_noted or bool(self.deadlines or self.due)
+        self.ticks, self.deadlines, self.due = ticks, [], []
 
-    def _before(self, name: str) -> Remains:
-        """Give what an id's next life must be above."""
-        kept = self.dead.get(name)
-        if kept is None and not self.closes:
-            kept = self.scene.remains.get(name)
-        return self.floor if kept is None else kept
+    def savepoint(self) -> Savepoint:
+        """Remember the overlay as it is, so that a decision made of several can be dropped whole."""
+        return Savepoint(
+            self.living.copy(),
+            self.dead.copy(),
+            self.rigs,
+            self.exists,
+            self.tick,
+            self.moment,
+            self.ticks,
+            self.before.copy(),
+            self.newborn.copy(),
+            self.delivered.copy(),
+            self.starts_tick,
+            self.deadlines.copy(),
+            self.due.copy(),
+            self.refusals.copy(),
+            self.born.copy(),
+        )
 
-    def _evolve_life(self, name: str | None, command: Command, fact: Fact) -> int:
-        self.exists = type(fact) is not SceneClosed
-        match fact, command:
-            case RigDeclared(), DeclareRig():
-                if fact.created:
-                    self.rigs = {**self.rigs, command.name: RigUse(command.rig)}
-                return 0
-            case SceneClosed(), _:
-                self._close()
-                return 0
-            case Spawned(), Spawn():
-                assert name is not None
-                if fact.character is not None:
-                    self._use(fact.character.rig, command, 1)
-                    self.living[name] = fact.character
-                    self.dead.pop(name, None)
-                character = self.character(name)
-                assert character is not None, "a spawn leaves its character alive"
-                return character.revision
-            case Despawned(), _:
-                assert name is not None
-                return self._despawn(name)
-            case _:
-                raise AssertionError(f"{type(command).__name__} never yields {type(fact).__name__}")
-
-    def _despawn(self, name: str) -> int:
-        character = self.character(name)
-        assert character is not None, "only a living character can be despawned"
-        kept = remains(character, self.rigs[character.rig].rig, sequence=self.sequence + 1)
-        self.living.pop(name, None)
-        self.dead[name] = kept
-        self._use(character.rig, None, -1)
-        return kept.revision
-
-    def _use(self, key: str, spawn: Spawn | None, change: int) -> None:
-        """Count the users of a rig; one that no scene declared goes with its last user."""
-        held = self.rigs.get(key)
-        if held is None:
-            assert spawn is not None
-            held = RigUse(default_rig() if spawn.inline is None else spawn.inline)
-        users = held.users + change
-        rigs = dict(self.rigs)
-        if users == 0 and (key == DEFAULT or key.startswith("#")):
-            del rigs[key]
-        else:
-            rigs[key] = RigUse(held.rig, users)
-        self.rigs = rigs
-
-    def _close(self) -> None:
-        """Fold every life, living or dead, into the floor; nothing else stays."""
-        floor = self.floor
-        scene = self.scene
-        if not self.closes:
-            self.gone = [*scene.roster, *scene.remains]
-            for name in scene.roster:
-                if name not in self.living and name not in self.dead:
-                    character = scene.roster.get(name)
-                    assert character is not None
-                    rig = self.rigs[character.rig].rig
-                    floor = folded(floor, remains(character, rig, sequence=self.sequence + 1))
-            for kept in scene.remains.values():
-                floor = folded(floor, kept)
-        for character in self.living.values():
-            floor = folded(floor, remains(character, self.rigs[character.rig].rig, sequence=self.sequence + 1))
-        for kept in self.dead.values():
-            floor = folded(floor, kept)
-        self.living, self.dead, self.rigs = {}, {}, {}
-        self.floor, self.closes, self.marks = floor, True, {}
-
-
-_LIFE_COMMANDS = frozenset({Spawn, Despawn, DeclareRig, CloseScene})
+    def go_back(self, point: Savepoint) -> None:
+        """Drop what was done since a savepoint, which must not be used again."""
+        for name, value in point._asdict().items():
+            setattr(self, name, value)

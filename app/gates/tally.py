@@ -5,10 +5,10 @@ Source: contract, sections 4 ("Tallies per layer") and 10: over a restart these 
 
 from collections.abc import Container
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from app.gates.decision import Command, Refused
-from app.gates.event import Enqueue, EventRefusal
+from app.gates.event_commands import Enqueue, EventRefusal
 from app.gates.graph import SubmitCandidate
 from app.gates.transition import Cancel, Complete, Fail, TransitionRefusal
 
@@ -46,8 +46,8 @@ def count(tally: Tally, command: Command, refused: Refused) -> None:
     match command:
         case Complete() | Cancel() | Fail():
             _count_token(tally.layers.setdefault(command.token.layer, LayerTally()), refused)
-        case Enqueue() if refused.outcome == EventRefusal.DUPLICATE:
-            number = command.clip_instance
+        case Enqueue() if refused.outcome == EventRefusal.DUPLICATE and refused.clip_instance is not UNSET:
+            number = refused.clip_instance
             tally.suppressed[number] = tally.suppressed.get(number, 0) + 1
         case SubmitCandidate():
             tally.last_refusals[command.graph] = LastRefusal(command.request, str(refused.outcome))

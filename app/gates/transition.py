@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Annotated, Any, Literal, assert_never, final
 
 from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from app.gates.decision import Command, Fact, Grant, LayerNow, Refused
 from app.gates.identity import Name, Number, Sealer, Token, has_control_characters
@@ -15,7 +15,7 @@ from app.gates.identity import Name, Number, Sealer, Token, has_control_characte
 ENDINGS_KEPT = 64
 """How many generations before the newest a layer remembers the ending of."""
 
-COMMITTED, SUPERSEDED, CANCELLED, FAILED, EPOCH_ENDED = "c", "s", "x", "f", "e"
+COMMITTED, SUPERSEDED, CANCELLED, FAILED, EPOCH_ENDED, EXPIRED, ROLLED_BACK = "c", "s", "x", "f", "e", "t", "r"
 """How a generation ended, one letter each, so that 64 of them are one short text."""
 
 
@@ -30,20 +30,27 @@ class TransitionRefusal(StrEnum):
     ALREADY_COMPLETED = "already_completed"
     ALREADY_CANCELLED = "already_cancelled"
     ALREADY_FAILED = "already_failed"
+    EXPIRED = "expired"
+    ROLLED_BACK = "rolled_back"
     STALE_GENERATION = "stale_generation"
+    TOO_EARLY = "too_early"
 
 
 _REFUSAL_OF_ENDING = {
     COMMITTED: TransitionRefusal.ALREADY_COMPLETED,
     CANCELLED: TransitionRefusal.ALREADY_CANCELLED,
     FAILED: TransitionRefusal.ALREADY_FAILED,
+    EXPIRED: TransitionRefusal.EXPIRED,
+    ROLLED_BACK: TransitionRefusal.ROLLED_BACK,
 }
 
 
 class Begin(Command, frozen=True, tag="begin"):
     """Ask for a layer's commit right. Answers: TransitionGranted, TransitionKept, or a TransitionRefusal.
 
-    `data` is opaque to the gate (1 KiB of JSON): clip, start offset, speed, for whoever joins late.
+    `data` is opaque to the gate (1 KiB of JSON): clip, start offset, speed, for whoever joins late. `min_ticks` after
+    the tick being open is the earliest that the token may complete; once the tick `deadline_ticks` after it is sealed,
+    the token is expired.
     """
 
     layer: Name
@@ -51,6 +58,8 @@ class Begin(Command, frozen=True, tag="begin"):
     if_same: Literal["restart", "keep"] | UnsetType = UNSET
     if_generation: Number | UnsetType = UNSET
     data: Any = UNSET
+    min_ticks: Number | UnsetType = UNSET
+    deadline_ticks: Number | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         if has_control_characters(self.layer + self.target):
@@ -81,10 +90,17 @@ class Fail(Command, frozen=True, tag="fail"):
 
 @final
 class TransitionGranted(Fact, frozen=True, tag="granted"):
-    """A new token, and the one that lost its right to it."""
+    """A new token, and the one that lost its right to it.
+
+    `not_before` is the tick before which it cannot complete, `deadline` the last tick in which it can; `link` joins the
+    tokens that end together.
+    """
 
     token: Token
     superseded: Token | None
+    not_before: int | UnsetType = UNSET
+    deadline: int | UnsetType = UNSET
+    link: int | UnsetType = UNSET
 
 
 @final
@@ -120,7 +136,10 @@ TransitionFact = TransitionGranted | TransitionKept | TransitionCommitted | Tran
 
 
 class Pending(Struct, frozen=True, array_like=True, gc=False):
-    """The token that holds a layer's commit right, with the time it was begun (ms since 1970)."""
+    """The token that holds a layer's commit right, with the time it was begun (ms since 1970).
+
+    `not_before` and `deadline` are ticks, `link` is the number of the bundle's link it ends with.
+    """
 
     generation: int
     from_: str
@@ -128,13 +147,22 @@ class Pending(Struct, frozen=True, array_like=True, gc=False):
     seal: str
     begun_at: int
     data: Any = None
+    not_before: int = 0
+    deadline: int | None = None
+    link: int | None = None
+
+
+Hold = tuple[str, int]
+"""(character, clip instance) whose windows a token opened as their holder."""
 
 
 class TransitionArbiter(Struct, frozen=True, array_like=True, gc=False):
     """One layer: what is committed, what is pending, and how the last generations ended.
 
-    `endings` holds one letter for each of the at most 64 generations before the newest, the latest last; `ended` is
-    the newest one's, empty while it is pending or was never begun. `newest_to` is the newest grant's target. Times are
+    `generation` is the highest ever granted, `standing` the newest that no rollback undid: everything between them is
+    rolled back, and a pending token is always the standing one. `endings` holds one letter for each of the at most 64
+    generations before the standing one, the latest last; `ended` is that one's own, empty while it is pending or was
+    never begun; `newest_to` is its target, and `holds` are the windows that it opened as their holder. Times are
     milliseconds since 1970.
     """
 
@@ -149,6 +177,8 @@ class TransitionArbiter(Struct, frozen=True, array_like=True, gc=False):
     ended: str = ""
     committed: int = 0
     superseded: int = 0
+    standing: int = 0
+    holds: tuple[Hold, ...] = ()
 
     def now(self) -> LayerNow:
         """Tell what a refused caller needs to know of this layer."""
@@ -161,8 +191,8 @@ class TransitionArbiter(Struct, frozen=True, array_like=True, gc=False):
         )
 
     def newest(self) -> dict[str, Any] | UnsetType:
-        """Name the newest grant, as `by` of a refusal; nothing where none was ever given."""
-        return {"generation": self.generation, "to": self.newest_to} if self.generation else UNSET
+        """Name the newest grant that stands, as `by` of a refusal; nothing where there is none."""
+        return {"generation": self.standing, "to": self.newest_to} if self.standing else UNSET
 
     def pending_token(self, character: str, layer: str) -> Token | None:
         """Name the pending transition, without its seal."""
@@ -172,13 +202,21 @@ class TransitionArbiter(Struct, frozen=True, array_like=True, gc=False):
         return Token(character, layer, self.epoch, pending.generation, pending.from_, pending.to)
 
     def decide_begin(
-        self, command: Begin, *, character: str, life: int, states: frozenset[str] | None, sealer: Sealer
+        self,
+        command: Begin,
+        *,
+        character: str,
+        life: int,
+        states: frozenset[str] | None,
+        sealer: Sealer,
+        tick: int = 1,
+        link: int | None = None,
     ) -> TransitionGranted | TransitionKept | Refused:
         """Grant a new token from the last committed state, or say why not. The layer itself is known."""
         target = command.target
         if states is not None and target not in states:
             return Refused(TransitionRefusal.UNKNOWN_STATE, at="target", layer=self.now())
-        if command.if_generation is not UNSET and command.if_generation != self.generation:
+        if command.if_generation is not UNSET and command.if_generation != self.standing:
             return Refused(
                 TransitionRefusal.GENERATION_CONFLICT, at="if_generation", by=self.newest(), layer=self.now()
             )
@@ -194,7 +232,20 @@ class TransitionArbiter(Struct, frozen=True, array_like=True, gc=False):
         return TransitionGranted(
             Token(character, layer, self.epoch, generation, self.current, target, seal),
             None if pending is None else self.pending_token(character, layer),
+            UNSET if command.min_ticks is UNSET else tick + command.min_ticks,
+            UNSET if command.deadline_ticks is UNSET else tick + command.deadline_ticks,
+            UNSET if link is None else link,
         )
+
+    def is_held_by(self, token: Token, *, life: int, sealer: Sealer) -> bool:
+        """Say whether `token` is the newest grant of this layer that stands, pending or committed.
+
+        Source: contract, section 8, "Holder".
+        """
+        if self.pending is not None:
+            return self.refusal(token, life=life, sealer=sealer) is None
+        is_newest = token.epoch == self.epoch and token.generation == self.standing and self.ended == COMMITTED
+        return is_newest and sealer.life_of(token) == life
 
     def refusal(self, token: Token, *, life: int, sealer: Sealer) -> Refused | None:
         """Say why `token` may not end this layer's pending transition; None when it may.
@@ -225,7 +276,9 @@ class TransitionArbiter(Struct, frozen=True, array_like=True, gc=False):
         return Refused(refusal, at="token", by=self.newest(), layer=self.now())
 
     def _ending(self, generation: int) -> str:
-        age = self.generation - generation
+        age = self.standing - generation
+        if age < 0:
+            return ROLLED_BACK
         if age == 0:
             return self.ended
         return self.endings[-age] if age <= len(self.endings) else ""
@@ -236,22 +289,29 @@ class TransitionArbiter(Struct, frozen=True, array_like=True, gc=False):
         """Apply what was decided at time `at`. Asks no rule and cannot refuse."""
         if type(fact) is TransitionGranted:
             assert type(command) is Begin
-            return self._granted(fact.token, command.data, at)
+            return self._granted(fact, command.data, at)
         if type(fact) is TransitionCommitted:
-            return self._ended(COMMITTED, at)
+            return self._committed(at)
         if type(fact) is TransitionCancelled:
-            return self._ended(CANCELLED, at)
+            return self.with_ending(CANCELLED)
         if type(fact) is TransitionFailed:
-            return self._ended(FAILED, at)
+            return self.with_ending(FAILED)
         if type(fact) is TransitionKept:
             return self
         assert_never(fact)
 
-    def _granted(self, token: Token, data: Any, at: int) -> "TransitionArbiter":
+    def _granted(self, fact: TransitionGranted, data: Any, at: int) -> "TransitionArbiter":
+        token, was_pending = fact.token, self.pending is not None
         assert token.seal is not UNSET
         pending = Pending(token.generation, token.from_, token.to, token.seal, at, None if data is UNSET else data)
-        was_pending = self.pending is not None
+        if fact.not_before is not UNSET or fact.deadline is not UNSET or fact.link is not UNSET:
+            not_before = 0 if fact.not_before is UNSET else fact.not_before
+            deadline = None if fact.deadline is UNSET else fact.deadline
+            link = None if fact.link is UNSET else fact.link
+            pending = replace(pending, not_before=not_before, deadline=deadline, link=link)
         ending = SUPERSEDED if was_pending else self.ended
+        if self.generation > self.standing:
+            ending += ROLLED_BACK * min(self.generation - self.standing, ENDINGS_KEPT)
         return TransitionArbiter(
             self.current,
             self.committed_at,
@@ -264,41 +324,50 @@ class TransitionArbiter(Struct, frozen=True, array_like=True, gc=False):
             "",
             self.committed,
             self.superseded + was_pending,
+            token.generation,
         )
 
-    def _ended(self, ending: str, at: int) -> "TransitionArbiter":
+    def _committed(self, at: int) -> "TransitionArbiter":
         pending = self.pending
-        assert pending is not None, "only a pending transition can end"
-        if ending is COMMITTED:
-            current, committed_at, data, committed = pending.to, at, pending.data, self.committed + 1
-        else:
-            current, committed_at, data, committed = self.current, self.committed_at, self.data, self.committed
+        assert pending is not None, "only a pending transition can commit"
         return TransitionArbiter(
-            current,
-            committed_at,
+            pending.to,
+            at,
             self.epoch,
-            data,
+            pending.data,
             self.generation,
             self.newest_to,
             None,
             self.endings,
-            ending,
-            committed,
+            COMMITTED,
+            self.committed + 1,
             self.superseded,
+            self.standing,
+            self.holds,
         )
+
+    def with_ending(self, ending: str) -> "TransitionArbiter":
+        """End the pending transition otherwise than by committing it; the committed state stays."""
+        assert self.pending is not None, "only a pending transition can end"
+        superseded = self.superseded + (ending == SUPERSEDED)
+        return replace(self, pending=None, ended=ending, holds=(), superseded=superseded)
 
     def next_epoch(self) -> "TransitionArbiter":
         """Hand the layer to a new graph: what was pending ends, the committed state stays."""
-        return TransitionArbiter(
-            self.current,
-            self.committed_at,
-            self.epoch + 1,
-            self.data,
-            self.generation,
-            self.newest_to,
-            None,
-            self.endings,
-            self.ended if self.pending is None else EPOCH_ENDED,
-            self.committed,
-            self.superseded,
-        )
+        ended = self.ended if self.pending is None else EPOCH_ENDED
+        return replace(self, epoch=self.epoch + 1, pending=None, ended=ended, holds=())
+
+    def with_hold(self, hold: Hold) -> "TransitionArbiter":
+        """Remember a window that the standing token opened as its holder."""
+        return self if hold in self.holds else replace(self, holds=(*self.holds, hold))
+
+    def restored(self, before: "TransitionArbiter") -> "TransitionArbiter":
+        """Go back to what the layer was at the end of an earlier tick; the numbers and the epoch go on.
+
+        Source: contract, section 8, "Rollback". A token that was pending then is valid again, unless its epoch ended.
+        """
+        numbers = {"generation": self.generation, "committed": self.committed, "superseded": self.superseded}
+        if self.epoch == before.epoch:
+            return replace(before, **numbers)
+        ended = before.ended if before.pending is None else EPOCH_ENDED
+        return replace(before, **numbers, epoch=self.epoch, pending=None, ended=ended, holds=())

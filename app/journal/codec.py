@@ -6,17 +6,21 @@ from typing import Any, TypeVar, Union
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
-from app.gates.catalogue import COMMANDS, name_of, word_of
-from app.gates.decision import Command, Refused
-from app.gates.event import Enqueue, Play
+from app.gates.bundle import Answered, Bundled
+from app.gates.candidate import concerned
+from app.gates.catalogue import COMMANDS, word_of
+from app.gates.consequence import Consequences
+from app.gates.decision import Command, Refused, Undecided, name_of
+from app.gates.event_commands import Enqueue, Play
 from app.gates.lives import Remains
 from app.gates.receipt import Mark, Receipt
-from app.gates.scene import Record, SceneState
+from app.gates.scene import OpenTicks, Record, SceneState
 from app.gates.tally import Tally
+from app.gates.tick import Applied, Ticked
 from app.gates.transition import Begin
 from app.journal.port import JournalDamaged
 
-FORMAT = 1
+FORMAT = 2
 """The layout of entries and checkpoints. Another number is refused, never guessed at."""
 
 RULES = 1
@@ -63,6 +67,7 @@ class _StoredRecord(Struct, frozen=True, array_like=True, gc=False):
     answer: Raw
     revision: int
     mark: Mark | None = None
+    consequences: Consequences | None = None
 
 
 class _Outcome(Struct, frozen=True, gc=False):
@@ -76,6 +81,7 @@ class CheckpointHead(Struct, frozen=True, array_like=True):
     state: SceneState
     receipts: dict[str, dict[bytes, Receipt]]
     closed: bool
+    open_ticks: OpenTicks = OpenTicks()
 
 
 class StoredCharacter(Struct, frozen=True, array_like=True, gc=False):
@@ -102,11 +108,14 @@ _ANSWERS: dict[type[Command], dict[str, Any]] = {
 }
 
 
+_FACTS = {name_of(command): {word_of(fact): fact for fact in entry.facts} for command, entry in COMMANDS.items()}
+
+
 def encode_entry(*, at: int, first: int, records: list[Record]) -> bytes:
     """Pack one turn. A refused command is stored without its payload or data: only what explains the refusal."""
-    touched = {record.character: None for record in records}
+    touched = dict.fromkeys(name for record in records for name in concerned(record))
     stored = [record if type(record.answer) is not Refused else _without_payload(record) for record in records]
-    return _encode(_StoredEntry(FORMAT, RULES, at, first, [name for name in touched if name is not None], stored))
+    return _encode(_StoredEntry(FORMAT, RULES, at, first, list(touched), stored))
 
 
 def decode_head(blob: bytes) -> EntryHead:
@@ -138,7 +147,14 @@ def decode_entry(blob: bytes) -> Entry:
     head = decode_head(blob)
     try:
         records = [
-            Record(stored.character, stored.command, _answer(stored), stored.revision, stored.mark)
+            Record(
+                stored.character,
+                stored.command,
+                _revived(_answer(stored)),
+                stored.revision,
+                stored.mark,
+                stored.consequences,
+            )
             for stored in _decode_records(head.records)
         ]
     except msgspec.DecodeError as error:
@@ -154,6 +170,33 @@ def _answer(stored: _StoredRecord) -> Any:
     return decode(stored.answer)
 
 
+def _revived(answer: Any) -> Any:
+    """Give an answer whose inner answers, which say by name what they answer, are what they were when encoded."""
+    if type(answer) is Bundled:
+        return Bundled([_revived_answered(given) for given in answer.answers])
+    if type(answer) is Ticked and answer.seal is not UNSET:
+        ticks = [
+            msgspec.structs.replace(tick, applied=[_revived_applied(applied) for applied in tick.applied])
+            for tick in answer.seal.ticks
+        ]
+        return msgspec.structs.replace(answer, seal=msgspec.structs.replace(answer.seal, ticks=ticks))
+    return answer
+
+
+def _revived_applied(applied: Applied) -> Applied:
+    return Applied(applied.source, applied.number, _revived_answered(applied.answered))
+
+
+def _revived_answered(given: Answered) -> Answered:
+    answer = given.answer
+    if "problem" in answer:
+        revived: Any = msgspec.convert(answer, Undecided)
+    else:
+        facts = _FACTS.get(given.command, {})
+        revived = _revived(msgspec.convert(answer, facts.get(answer["outcome"], Refused)))
+    return msgspec.structs.replace(given, answer=revived)
+
+
 def _without_payload(record: Record) -> Record:
     command = record.command
     match command:
@@ -163,12 +206,14 @@ def _without_payload(record: Record) -> Record:
             stripped = msgspec.structs.replace(command, data=UNSET)
         case _:
             return record
-    return Record(record.character, stripped, record.answer, record.revision, record.mark)
+    return msgspec.structs.replace(record, command=stripped)
 
 
-def encode_checkpoint(state: SceneState, receipts: dict[str, dict[bytes, Receipt]], *, closed: bool) -> bytes:
+def encode_checkpoint(
+    state: SceneState, receipts: dict[str, dict[bytes, Receipt]], ticks: OpenTicks, *, closed: bool
+) -> bytes:
     """Pack the head of a checkpoint."""
-    return _encode(CheckpointHead(FORMAT, state, receipts, closed))
+    return _encode(CheckpointHead(FORMAT, state, receipts, closed, ticks))
 
 
 def decode_checkpoint(blob: bytes) -> CheckpointHead:
@@ -177,7 +222,14 @@ def decode_checkpoint(blob: bytes) -> CheckpointHead:
     Raises:
         JournalDamaged: The bytes are no checkpoint, or one of a format that this version does not know.
     """
-    return _of_known_format(_decode_checkpoint, blob, "a checkpoint")
+    head = _of_known_format(_decode_checkpoint, blob, "a checkpoint")
+    ticks = head.open_ticks.ticks
+    answered = {
+        tick: msgspec.structs.replace(answers, applied=[_revived_applied(each) for each in answers.applied])
+        for tick, answers in ticks.answered.items()
+    }
+    open_ticks = msgspec.structs.replace(head.open_ticks, ticks=msgspec.structs.replace(ticks, answered=answered))
+    return msgspec.structs.replace(head, open_ticks=open_ticks)
 
 
 def encode_character(stored: StoredCharacter) -> bytes:

@@ -5,17 +5,22 @@ from collections import deque
 
 from msgspec import Struct
 
+from app.gates.bundle import References
 from app.gates.decision import Command, Undecided
 from app.gates.lives import CloseScene
 from app.gates.scene import Record
 
 
 class Addressed(Struct, frozen=True, gc=False):
-    """One command, the character it is for (None: the scene), and its idempotency key where it has one."""
+    """One command, the character it is for (None: the scene), and its idempotency key where it has one.
+
+    `references` are the fields whose values the answers of earlier commands of the same submission give.
+    """
 
     character: str | None
     command: Command
     key: str | None = None
+    references: References = {}
 
 
 class Decided(Struct, frozen=True, gc=False):

@@ -11,6 +11,7 @@ from app.journal.codec import Entry, decode_entry, decode_head
 from app.journal.port import CommitUnknown, Journal, JournalDamaged, JournalUnavailable
 from app.sequencing.mailbox import Addressed, Decided, Earlier, Result, Submission
 from app.sequencing.sequencer import Sequencer
+from app.sequencing.store import entry_of
 from app.settings import Settings
 from app.telemetry.log import log
 from app.telemetry.metrics import Metrics
@@ -107,11 +108,7 @@ class Registry:
         entry: Entry | None = None
         for sequence in sorted({result.sequence for result in results if isinstance(result, Earlier)}):
             if entry is None or sequence > entry.last:
-                after = await self._journal.seek(scene, sequence=sequence)
-                stored = await self._journal.read(scene, after=after, limit=1)
-                if not stored or not stored[0].first <= sequence <= stored[0].last:
-                    raise JournalUnavailable("the first answer is no longer kept; make a new key")
-                entry = decode_entry(stored[0].blob)
+                entry = await entry_of(self._journal, scene, sequence)
             earlier[sequence] = Decided(sequence, entry.at, entry.records[sequence - entry.first])
         return [earlier[result.sequence] if isinstance(result, Earlier) else result for result in results]
 

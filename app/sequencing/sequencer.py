@@ -3,14 +3,18 @@
 from collections import Counter
 from collections.abc import Callable
 
-from app.gates.catalogue import COMMANDS, name_of, word_of
-from app.gates.decision import Problem, Refused, Undecided
+from app.gates.bundle import resolved
+from app.gates.candidate import Candidate
+from app.gates.catalogue import COMMANDS, outcome_of, word_of
+from app.gates.character import Answer
+from app.gates.decision import Problem, Refused, Undecided, name_of
 from app.gates.receipt import mark
-from app.gates.scene import Candidate, Record, Scene
+from app.gates.scene import Record, Scene
+from app.gates.tick import Ticked
 from app.journal.codec import encode_entry
 from app.journal.port import START, CommitUnknown, Journal, JournalDamaged, JournalUnavailable, NotTheWriter
 from app.sequencing.mailbox import Addressed, Decided, Earlier, Mailbox, Result, Submission
-from app.sequencing.store import SceneStore
+from app.sequencing.store import SceneStore, entry_of
 from app.settings import Settings
 from app.telemetry.log import log
 from app.telemetry.metrics import Metrics
@@ -43,6 +47,7 @@ class Sequencer:
         self._position = START
         self._is_stale = True
         self._may_be_durable = False
+        self._recalled: dict[int, Answer] = {}
 
     async def open(self) -> Scene:
         """Read the scene from the journal, unless what is held is what the journal holds.
@@ -66,6 +71,7 @@ class Sequencer:
         submissions = self.deciding = self.mailbox.take(self._settings.turn_commands_max)
         for _ in range(CONFLICTS_MAX):
             candidate = Candidate(scene, self._clock())
+            self._recalled = await self._recall(candidate, submissions)
             results = [self._decide(candidate, submission) for submission in submissions]
             try:
                 await self._append(candidate)
@@ -130,25 +136,55 @@ class Sequencer:
                 self.name, after=self._position, first=candidate.first, last=candidate.sequence, blob=blob
             )
 
+    async def _recall(self, candidate: Candidate, submissions: list[Submission]) -> dict[int, Answer]:
+        """Read by sequence the answers of retried keys that later commands of the same submission refer to.
+
+        What cannot be read is left out: a command that refers to it is then no command.
+        """
+        recalled: dict[int, Answer] = {}
+        for submission in submissions:
+            commands = submission.commands
+            for index in {index for addressed in commands for index in addressed.references.values()}:
+                held = commands[index]
+                if held.key is None:
+                    continue
+                keyed = mark(submission.caller, held.key, held.character, held.command, held.references)
+                earlier = candidate.earlier(keyed)
+                if earlier is not None and earlier[0] not in recalled:
+                    try:
+                        entry = await entry_of(self._journal, self.name, earlier[0])
+                    except (JournalUnavailable, JournalDamaged):
+                        continue
+                    recalled[earlier[0]] = entry.records[earlier[0] - entry.first].answer
+        return recalled
+
     def _decide(self, candidate: Candidate, submission: Submission) -> list[Result | Earlier]:
         """Decide one submission's commands in order; a key that was used before is answered and not decided."""
         results: list[Result | Earlier] = []
         decide, at = candidate.decide, candidate.at
         for addressed in submission.commands:
-            if addressed.key is not None:
-                results.append(self._decide_keyed(candidate, submission.caller, addressed))
+            if addressed.key is not None or addressed.references:
+                results.append(self._decide_tied(candidate, submission.caller, addressed, results))
                 continue
             record = decide(addressed.character, addressed.command)
             results.append(record if type(record) is Undecided else Decided(candidate.sequence, at, record))
         return results
 
-    def _decide_keyed(self, candidate: Candidate, caller: str, addressed: Addressed) -> Result | Earlier:
-        """Decide a command with a key, once: the same command again gets the first answer, another is told so."""
-        character, command, key = addressed.character, addressed.command, addressed.key
-        assert key is not None
-        keyed = mark(caller, key, character, command)
-        earlier = candidate.earlier(keyed)
-        if earlier is None:
+    def _decide_tied(
+        self, candidate: Candidate, caller: str, addressed: Addressed, before: list[Result | Earlier]
+    ) -> Result | Earlier:
+        """Decide a command that is tied to others, by its key or by what it takes from the answers before it.
+
+        With a key, once: the same command again gets the first answer, another is told so.
+        """
+        character, key, references = addressed.character, addressed.key, addressed.references
+        keyed = None if key is None else mark(caller, key, character, addressed.command, references)
+        earlier = None if keyed is None else candidate.earlier(keyed)
+        if keyed is None or earlier is None:
+            answers = [self._answer_of(each) for each in before] if references else []
+            command = resolved(addressed.command, references, answers)
+            if type(command) is Undecided:
+                return command
             record = candidate.decide(character, command, keyed)
             return record if type(record) is Undecided else Decided(candidate.sequence, candidate.at, record)
         sequence, fingerprint = earlier
@@ -157,6 +193,12 @@ class Sequencer:
         if sequence < candidate.first:
             return Earlier(sequence)
         return Decided(sequence, candidate.at, candidate.records[sequence - candidate.first])
+
+    def _answer_of(self, result: Result | Earlier) -> Answer | None:
+        """Give what a command before was answered, now or earlier; None for what no gate decided."""
+        if type(result) is Earlier:
+            return self._recalled.get(result.sequence)
+        return result.record.answer if type(result) is Decided else None
 
     def _drop(
         self,
@@ -186,11 +228,11 @@ def outcomes(records: list[Record]) -> dict[tuple[str, str, str], int]:
     counted = {
         (COMMANDS[command].gate, name_of(command), word_of(answer)): number
         for (command, answer), number in accepted.items()
-        if answer is not Refused
+        if answer is not Refused and answer is not Ticked
     }
     for record in records if len(counted) < len(accepted) else ():
-        if type(record.answer) is Refused:
+        if type(record.answer) is Refused or type(record.answer) is Ticked:
             command = type(record.command)
-            labels = (COMMANDS[command].gate, name_of(command), str(record.answer.outcome))
+            labels = (COMMANDS[command].gate, name_of(command), outcome_of(record.answer))
             counted[labels] = counted.get(labels, 0) + 1
     return counted

@@ -1,10 +1,11 @@
 """The scene's store: opening from a checkpoint and the tail behind it, checkpoints of what changed, retention."""
 
-from app.gates.decision import Refused
-from app.gates.lives import Remains, Spawned
-from app.gates.scene import Bounds, Candidate, Scene
+from app.gates.candidate import Candidate, replay
+from app.gates.lives import Remains
+from app.gates.scene import Bounds, Scene
 from app.gates.tally import NOTHING, Tally, count, counts, prune
 from app.journal.codec import (
+    Entry,
     StoredCharacter,
     decode_character,
     decode_checkpoint,
@@ -28,7 +29,25 @@ def bounds_of(settings: Settings) -> Bounds:
         receipts_max=settings.receipts_max,
         receipts_ms=settings.receipts_ms,
         rigs_max=settings.rigs_max,
+        rollback_ticks=settings.rollback_ticks,
+        tick_window=settings.tick_window_ticks,
+        tick_requests_max=settings.tick_requests_max,
+        tick_deliveries_max=settings.tick_deliveries_max,
     )
+
+
+async def entry_of(journal: Journal, scene: str, sequence: int) -> Entry:
+    """Read the entry that holds a decision.
+
+    Raises:
+        JournalUnavailable: It cannot be read, or is no longer kept.
+        JournalDamaged: What is there cannot have been written here.
+    """
+    after = await journal.seek(scene, sequence=sequence)
+    stored = await journal.read(scene, after=after, limit=1)
+    if not stored or not stored[0].first <= sequence <= stored[0].last:
+        raise JournalUnavailable("the first answer is no longer kept; make a new key")
+    return decode_entry(stored[0].blob)
 
 
 class SceneStore:
@@ -77,7 +96,7 @@ class SceneStore:
                 if entry.first != scene.sequence + 1:
                     detail = f"scene {self._name!r}: sequence {scene.sequence + 1} is missing before {entry.first}"
                     raise JournalDamaged(detail)
-                candidate = scene.replay(entry.first, entry.at, entry.records)
+                candidate = replay(scene, entry.first, entry.at, entry.records)
                 position = stored_entry.position
                 self.adopted(scene, candidate, position)
         self._position = position
@@ -103,7 +122,7 @@ class SceneStore:
                 remains[name] = stored.remains
             if stored.tally is not None:
                 self._tallies[name] = stored.tally
-        scene.restore(head.state, head.receipts, remains)
+        scene.restore(head.state, head.receipts, remains, head.open_ticks)
         self._position = checkpoint.position
         return scene
 
@@ -118,14 +137,12 @@ class SceneStore:
         self._changed.update(candidate.dead)
         for name in candidate.dead:
             self._tallies.pop(name, None)
-        for record in candidate.records:
-            who = record.character
-            if type(record.answer) is Refused:
-                if who is not None and counts(record.command) and who in scene.roster:
-                    count(self._tallies.setdefault(who, Tally({}, {}, {})), record.command, record.answer)
-                    self._changed.add(who)
-            elif type(record.answer) is Spawned and record.answer.created and who is not None:
-                self._tallies.pop(who, None)
+        for who in candidate.born:
+            self._tallies.pop(who, None)
+        for who, command, refused in candidate.refusals:
+            if counts(command) and who in scene.roster:
+                count(self._tallies.setdefault(who, Tally({}, {}, {})), command, refused)
+                self._changed.add(who)
 
     async def checkpoint(self, scene: Scene) -> None:
         """Store what changed since the last checkpoint, then forget history that is beyond retention.
@@ -136,7 +153,7 @@ class SceneStore:
         scene.receipts.expire(at=scene.state.at)
         changed = {name: self._stored(scene, name) for name in self._changed}
         closed = not scene.state.exists
-        header = encode_checkpoint(scene.state, scene.receipts.dump(), closed=closed)
+        header = encode_checkpoint(scene.state, scene.receipts.dump(), scene.open_ticks(), closed=closed)
         noted, self._changed, self._decisions = self._changed, set(), 0
         position = self._position
         try:

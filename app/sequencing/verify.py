@@ -4,9 +4,10 @@ from collections.abc import AsyncIterator
 
 from msgspec import Struct, structs
 
+from app.gates.candidate import Candidate
 from app.gates.decision import Refused
-from app.gates.event import Enqueue
-from app.gates.scene import Candidate, Record, Scene
+from app.gates.event_commands import Enqueue
+from app.gates.scene import Record, Scene
 from app.journal.codec import RULES, Entry, decode_entry
 from app.journal.port import START, Journal, JournalDamaged
 from app.sequencing.store import SceneStore, bounds_of
@@ -145,8 +146,13 @@ def _difference(candidate: Candidate, record: Record) -> str | None:
 
 def _compare_states(scene: Scene, stored: Scene, report: SceneReport) -> None:
     """Hold the replayed scene against the one that opens from its checkpoint: they must be equal byte for byte."""
-    if scene.state != stored.state:
+    if scene.state != stored.state or _ticks(scene) != _ticks(stored):
         report.report(None, DAMAGE, "the checkpoint's head differs from the replayed history")
     for name in sorted({*scene.roster, *stored.roster, *scene.remains, *stored.remains}):
         if scene.roster.blob(name) != stored.roster.blob(name) or scene.remains.get(name) != stored.remains.get(name):
             report.report(None, DAMAGE, f"character {name!r} in the checkpoint differs from the replayed history")
+
+
+def _ticks(scene: Scene) -> tuple[int, int, int, bytes, object]:
+    ticks = scene.ticks
+    return ticks.sealed, ticks.confirmed, ticks.timeline, ticks.digest, ticks.held

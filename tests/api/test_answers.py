@@ -8,7 +8,7 @@ import pytest
 from app.api.answers import answer_bytes, answer_of, decided, iso, shown
 from app.api.problems import ProblemError
 from app.gates.decision import Problem, Refused, Undecided
-from app.gates.event import DeliveriesAcknowledged, Enqueue, EventAccepted
+from app.gates.event_commands import DeliveriesAcknowledged, Enqueue, EventAccepted
 from app.gates.identity import Token
 from app.gates.scene import Record
 from app.gates.transition import Begin, TransitionGranted

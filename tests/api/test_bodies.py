@@ -6,13 +6,18 @@ import pytest
 from pydantic import ValidationError
 
 from app.api.bodies import RigBody, SpawnBody
+from app.gates.lives import Spawn, rig_key
 from app.gates.parameter import FLOAT32_INFINITE
-from app.gates.rig import REQUIRED_OUTPUTS
+from app.gates.rig import REQUIRED_OUTPUTS, ClipRule, KindRule, ManifestEvent
 from tests.support.caller import RIG, Caller
 
 
 def declared(rule: dict[str, Any]) -> dict[str, Any]:
     return {"parameters": {"declared": {"Speed": rule}}}
+
+
+def walk(*events: dict[str, Any], frames: int = 30, **fields: Any) -> dict[str, Any]:
+    return {"clips": {"Walk": {"frames": frames, "events": list(events), **fields}}}
 
 
 def test_a_rig_of_nothing_has_every_default():
@@ -24,6 +29,50 @@ def test_a_rig_of_nothing_has_every_default():
     assert (rig.instances_open, rig.deliveries_kept) == (64, 256)
     assert rig.graphs["main"].required_outputs == tuple(REQUIRED_OUTPUTS)
     assert rig.graphs["main"].layers == ("base",)
+    assert rig.clips == {}
+
+
+def test_a_kind_is_its_class_or_says_what_ends_it_too():
+    kinds = {"step": "presentation", "spark": {"class": "immediate"}, "on": {"class": "gameplay", "ends": "off"}}
+
+    rig = RigBody.model_validate({"events": {"kinds": kinds}}).to_rig()
+
+    assert rig.kinds == {
+        "step": KindRule("presentation"),
+        "spark": KindRule("immediate"),
+        "on": KindRule("gameplay", "off"),
+        "off": KindRule("gameplay"),
+    }
+
+
+def test_what_ends_a_kind_may_be_listed_and_end_otherwise_itself():
+    kinds = {"on": {"class": "gameplay", "ends": "off"}, "off": {"class": "gameplay", "ends": "on"}}
+
+    rig = RigBody.model_validate({"events": {"kinds": kinds}}).to_rig()
+
+    assert rig.kinds == {"on": KindRule("gameplay", "off"), "off": KindRule("gameplay", "on")}
+
+
+def test_a_clip_lists_its_events_in_order_and_of_kinds_that_are_known():
+    """A kind that is only named as what ends another is known; without a list every kind is."""
+    events = [{"frame": 12.0, "kind": "on"}, {"frame": 29, "kind": "off", "mark": "left"}, {"frame": 12, "kind": "off"}]
+    kinds = {"on": {"class": "gameplay", "ends": "off"}}
+
+    rig = RigBody.model_validate({**walk(*events), "events": {"kinds": kinds}}).to_rig()
+
+    assert rig.clips == {
+        "Walk": ClipRule(30, (ManifestEvent(12, "off"), ManifestEvent(12, "on"), ManifestEvent(29, "off", "left")))
+    }
+    assert rig.clips == RigBody.model_validate(walk(*events)).to_rig().clips
+
+
+def test_rigs_that_list_the_same_events_in_another_order_are_one_rig():
+    events = [{"frame": 12, "kind": "step"}, {"frame": 2, "kind": "step"}]
+
+    one, other = (RigBody.model_validate(walk(*listed)).to_rig() for listed in (events, events[::-1]))
+
+    assert one == other
+    assert rig_key(Spawn(inline=one)) == rig_key(Spawn(inline=other)) != rig_key(Spawn())
 
 
 def test_a_layer_that_no_graph_names_is_driven_by_the_graph_that_names_none():
@@ -108,11 +157,28 @@ def test_two_parameters_of_one_id_are_invalid():
         ({"layers": {"base": {}}, "graphs": {"main": {"layers": ["face"]}}}, "rig"),
         ({"graphs": {"main": {}, "other": {}}}, "rig"),
         ({"graphs": {"main": {"bind_pose": {"hips": [0, 0, 0]}}}}, "rig.graphs.main.bind_pose.hips"),
-        ({"events": {"kinds": {"damage_on": "gameplay"}}}, "rig.events.kinds.damage_on"),
-        ({"events": {"kinds": {"damage_on": {"class": "gameplay"}}}}, "rig.events.kinds.damage_on"),
+        ({"events": {"kinds": {"step": "loud"}}}, "rig.events.kinds.step"),
+        ({"events": {"kinds": {"on": {"class": "loud"}}}}, "rig.events.kinds.on.class"),
+        ({"events": {"kinds": {"on": {"ends": "off"}}}}, "rig.events.kinds.on.class"),
+        ({"events": {"kinds": {"on": {"class": "gameplay", "ends": ""}}}}, "rig.events.kinds.on.ends"),
+        ({"events": {"kinds": {"on": {"class": "gameplay", "starts": "off"}}}}, "rig.events.kinds.on.starts"),
+        ({"events": {"kinds": {"on": {"class": "gameplay", "ends": "on"}}}}, "rig.events"),
+        ({"events": {"kinds": {"on": {"class": "gameplay", "ends": "off"}, "off": "immediate"}}}, "rig.events"),
+        ({"events": {"kinds": {"on": "gameplay"}, "deliveries_kept": 0}}, "rig.events"),
+        (walk(events=[], frames=0), "rig.clips.Walk.frames"),
+        (walk(events=[], frames=2**31 + 1), "rig.clips.Walk.frames"),
+        (walk(events=[], fps=30), "rig.clips.Walk.fps"),
+        ({"clips": {"Walk": {}}}, "rig.clips.Walk.frames"),
+        (walk({"frame": -1, "kind": "step"}), "rig.clips.Walk.events[0].frame"),
+        (walk({"frame": 1, "kind": "a\nb"}), "rig.clips.Walk.events[0].kind"),
+        (walk({"frame": 1, "kind": "step", "mark": ""}), "rig.clips.Walk.events[0].mark"),
+        (walk({"frame": 30, "kind": "step"}), "rig.clips.Walk"),
+        (walk({"frame": 1, "kind": "step", "mark": "left"}, {"frame": 1, "kind": "step"}), "rig.clips.Walk"),
+        (walk(*({"frame": number, "kind": "step"} for number in range(1025)), frames=2000), "rig.clips.Walk.events"),
+        ({"clips": {f"Walk{number}": {"frames": 1} for number in range(1025)}}, "rig.clips"),
+        ({**walk({"frame": 1, "kind": "cough"}), "events": {"kinds": {"step": "presentation"}}}, "rig"),
         ({"events": {"loop_window": -1}}, "rig.events.loop_window"),
         ({"events": {"instances_open": 0}}, "rig.events.instances_open"),
-        ({"clips": {}}, "rig.clips"),
         ({"parameters": {"mode": "loose"}}, "rig.parameters.mode"),
     ],
 )

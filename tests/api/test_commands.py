@@ -3,8 +3,11 @@
 import pytest
 
 from app.api.commands import router
-from app.gates.catalogue import COMMANDS, name_of
+from app.gates.bundle import Bundle
+from app.gates.catalogue import COMMANDS
+from app.gates.decision import name_of
 from app.gates.lives import CloseScene, DeclareRig, Despawn, Spawn
+from app.gates.tick import Tick
 from tests.api.test_decode import BODIES
 from tests.support.caller import Caller
 
@@ -13,7 +16,7 @@ def test_every_command_of_the_gates_has_its_path():
     paths = {str(getattr(route, "path", "")).rpartition("/")[2] for route in router.routes}
 
     assert paths == {name_of(command) for command in COMMANDS} - {
-        name_of(command) for command in (Spawn, Despawn, DeclareRig, CloseScene)
+        name_of(command) for command in (Spawn, Despawn, DeclareRig, CloseScene, Bundle, Tick)
     }
 
 

@@ -8,8 +8,11 @@ import jsonschema_rs
 import pytest
 
 from app.api.contract import EXAMPLES
-from app.gates.catalogue import COMMANDS, name_of
+from app.gates.bundle import Bundle
+from app.gates.catalogue import COMMANDS
+from app.gates.decision import name_of
 from app.gates.lives import CloseScene, DeclareRig
+from app.gates.tick import Tick
 from app.main import build
 from app.settings import Settings
 from tests.api.test_decode import BODIES
@@ -43,7 +46,9 @@ def test_the_document_that_is_kept_is_the_one_the_code_generates():
 
 
 def test_every_command_has_an_example():
-    assert set(EXAMPLES) == {name_of(command) for command in COMMANDS} - {name_of(DeclareRig), name_of(CloseScene)}
+    elsewhere = {name_of(command) for command in (DeclareRig, CloseScene, Bundle, Tick)}
+
+    assert set(EXAMPLES) == {name_of(command) for command in COMMANDS} - elsewhere
 
 
 @pytest.mark.parametrize("name", BODIES)
@@ -73,6 +78,20 @@ def test_the_examples_of_spawn_and_batch_work(call: Caller):
     assert not [answer for answer in answers if "problem" in answer]
 
 
+@pytest.mark.parametrize("name", ["bundle", "tick"])
+def test_the_examples_of_what_is_for_a_whole_scene_fit_their_schemas_and_are_decided(call: Caller, name: str):
+    call.spawn("villain", {})
+    content = body_of(f"/v1/scenes/{{scene}}/{name}")
+    answered = OPERATIONS["POST", f"/v1/scenes/{{scene}}/{name}"]["responses"]["200"]["content"]["application/json"]
+
+    for example in content["examples"].values():
+        validator(content["schema"]).validate(example["value"])
+        reply = call.ask("POST", name, example["value"])
+
+        assert reply.status == 200, reply
+        validator(answered["schema"]).validate(reply.body)
+
+
 @pytest.mark.parametrize("name", BODIES)
 def test_the_body_of_a_path_does_not_say_which_command_it_is(name: str):
     schema = validator(body_of(f"{CHARACTER}/{name}")["schema"])
@@ -100,6 +119,8 @@ def test_whatever_changes_a_character_takes_a_key():
         ("PUT", CHARACTER),
         ("DELETE", CHARACTER),
         ("PUT", "/v1/scenes/{scene}/rigs/{rig}"),
+        ("POST", "/v1/scenes/{scene}/bundle"),
+        ("POST", "/v1/scenes/{scene}/tick"),
     }
 
 

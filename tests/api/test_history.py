@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.api.history import layers_of
-from app.gates.event import DeliveriesAcknowledged, Play
+from app.gates.event_commands import DeliveriesAcknowledged, Play
 from app.gates.scene import Record
 from app.gates.transition import Begin
 from tests.support.caller import Caller

@@ -26,7 +26,15 @@ def test_a_character_is_shown_with_all_its_members(call: Caller):
         "data": None,
         "epoch": 1,
         "generation": 1,
-        "pending": {"generation": 1, "from": "Idle", "to": "Hit", "data": {"clip": "hit_front"}},
+        "newest": 1,
+        "pending": {
+            "generation": 1,
+            "from": "Idle",
+            "to": "Hit",
+            "data": {"clip": "hit_front"},
+            "not_before": None,
+            "deadline": None,
+        },
         "tallies": {
             "granted": 1,
             "committed": 0,

@@ -17,14 +17,6 @@ REPORTS = [json.loads(line)["id"] for line in (HERE / "reports.jsonl").read_text
 SCENARIOS = read_all(HERE)
 
 LATER = {
-    "godot-queued-animations-no-finish": "contract section 8, issue 3: complete and begin as one bundle",
-    "godot-zero-length-start-at-end": "contract section 8, issue 3: deadline_ticks",
-    "godot-reverse-playback-finishes-at-once": "contract section 8, issue 3: min_ticks",
-    "unity-exit-of-old-state-undoes-new": "contract section 8, issue 3: holder",
-    "ue-callback-object-expired-stuck": "contract section 8, issue 3: deadline_ticks",
-    "lightyear-resimulation-sends-again": "contract section 8, issue 3: rollback and the keys of undone ticks",
-    "ikemen-rollback-doubles-sound": "contract section 8, issue 3: rollback to a tick",
-    "godot-blendspace-callbacks-multiply": "contract section 8, issue 3: group and mark",
     "gas-repeat-montage-not-seen-by-proxies": "api.md, issue 5: watch",
     "ngo-fast-toggle-loses-last-value": "api.md, issue 5: watch",
     "colyseus-message-before-reconnect": "api.md, issue 5: watch resumed after a sequence",

@@ -1,12 +1,16 @@
 """The catalogue: one table of commands, complete, and equal to what the contract says word by word."""
 
+from typing import get_args
+
 import pytest
 
-from app.gates.catalogue import COMMANDS, name_of, word_of
-from app.gates.decision import Command
-from app.gates.event import EventRefusal
+from app.gates.bundle import BundleRefusal, MemberCommand
+from app.gates.catalogue import COMMANDS, outcome_of, word_of
+from app.gates.decision import Command, LifeRefusal, Refused, name_of
+from app.gates.event_commands import EventRefusal
 from app.gates.graph import GraphRefusal
 from app.gates.parameter import ParameterRefusal
+from app.gates.tick import Ticked, TickRefusal, TickSealed
 from app.gates.transition import TransitionRefusal
 from tests.support.outcomes import OUTCOMES
 
@@ -33,6 +37,23 @@ def test_no_word_is_an_acceptance_and_a_refusal_of_one_command():
 
 def test_every_refusal_of_every_gate_belongs_to_a_command():
     given = {str(refusal) for entry in COMMANDS.values() for refusal in entry.refusals}
-    gates = (TransitionRefusal, ParameterRefusal, EventRefusal, GraphRefusal)
+    gates = (LifeRefusal, TransitionRefusal, ParameterRefusal, EventRefusal, GraphRefusal, BundleRefusal, TickRefusal)
 
-    assert given == {str(refusal) for gate in gates for refusal in gate} | {"stale_life"}
+    assert given == {str(refusal) for gate in gates for refusal in gate}
+
+
+def test_a_bundle_holds_every_command_of_a_character_and_no_other():
+    """A journal that took one it cannot read again would be damaged."""
+    of_scenes = {"declare-rig", "close-scene", "bundle", "tick"}
+
+    assert {name_of(command) for command in get_args(MemberCommand)} == set(BY_NAME) - of_scenes
+
+
+def test_the_word_of_a_tick_with_nothing_accepted_is_that_of_its_first_refusal():
+    late, sealed = Refused("late_tick"), Refused("already_sealed")
+
+    assert outcome_of(Ticked(requests=[late, late], refused={"seal": sealed})) == "late_tick"
+    assert outcome_of(Ticked(refused={"seal": sealed})) == "already_sealed"
+    assert outcome_of(Ticked(requests=[late, None], refused={"seal": sealed})) == "ticked"
+    assert outcome_of(Ticked(requests=[late], seal=TickSealed(1, "", []))) == "ticked"
+    assert outcome_of(Refused("holder_lost")) == "holder_lost"

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
+from app.gates.candidate import Candidate
 from app.gates.decision import Command
-from app.gates.event import Acknowledge, CommitLoop, Enqueue, Play, Retire
+from app.gates.event_commands import Acknowledge, CommitLoop, Enqueue, Play, Retire
 from app.gates.graph import RequestGraph, WithdrawGraph
 from app.gates.identity import Token
 from app.gates.lives import Despawn
 from app.gates.parameter import CommitParameters, ParameterValue
-from app.gates.scene import Candidate
 from app.gates.transition import Begin, Cancel, Complete, Fail
 from app.journal.codec import decode_entry, encode_entry
 from tests.support.played import Played

@@ -67,3 +67,61 @@ def test_numbers_alone_go_on_where_they_were():
 
     assert (numbers(bare), bare.last, bare.acknowledged) == ([], 5, 2)
     assert numbers(bare.with_events(STEP, kept=256)) == [6]
+
+
+# Deliveries with gameplay events stay until they are acknowledged
+
+
+def mixed(pattern: str, *, kept: int) -> Deliveries:
+    """Give deliveries: `g` for one with gameplay events, `p` for one without."""
+    deliveries = Deliveries()
+    for letter in pattern:
+        deliveries = deliveries.with_events(STEP, kept=kept, is_gameplay=letter == "g")
+    return deliveries
+
+
+@pytest.mark.parametrize(
+    ("pattern", "kept", "readable"),
+    [
+        ("ppg", 3, [1, 2, 3]),
+        ("ppg", 2, [2, 3]),
+        ("gpp", 2, [1, 3]),
+        ("gpgpp", 3, [1, 3, 5]),
+        ("ggp", 2, [1, 2]),
+        ("gg", 1, [1, 2]),
+        ("pgpgpgp", 5, [2, 4, 5, 6, 7]),
+    ],
+)
+def test_the_oldest_without_gameplay_events_make_room_for_all_that_is_kept(
+    pattern: str, kept: int, readable: list[int]
+):
+    assert numbers(mixed(pattern, kept=kept)) == readable
+
+
+def test_it_is_full_when_gameplay_deliveries_take_up_all_the_room():
+    assert [mixed(pattern, kept=2).is_full(2) for pattern in ("", "pp", "gp", "gg")] == [False, False, False, True]
+
+
+def test_acknowledging_lets_gameplay_deliveries_go_and_makes_room():
+    full = mixed("gpg", kept=2)
+
+    after = full.with_acknowledged(1)
+
+    assert (numbers(full), full.is_full(2)) == ([1, 3], True)
+    assert (numbers(after), after.is_full(2)) == ([3], False)
+    assert numbers(after.with_events(STEP, kept=2)) == [3, 4]
+
+
+def test_reading_after_a_number_mixes_both_in_their_order():
+    assert numbers(mixed("pgpgp", kept=9), after=2) == [3, 4, 5]
+
+
+def test_many_others_around_one_that_stays_are_bounded():
+    deliveries = mixed("g" + "p" * (5 * CHUNK), kept=CHUNK)
+
+    assert numbers(deliveries) == [1, *range(4 * CHUNK + 3, 5 * CHUNK + 2)]
+    assert sum(map(len, deliveries.chunks)) < 2 * CHUNK
+
+
+def test_numbers_alone_keep_no_gameplay_deliveries():
+    assert numbers(mixed("ggp", kept=9).without_events()) == []

@@ -6,11 +6,13 @@ import pytest
 from msgspec import UNSET
 
 from app.gates.clip import Event
-from app.gates.event import INSTANCE_LEAD_MAX, Acknowledge, CommitLoop, Enqueue, Play, Retire
+from app.gates.event import INSTANCE_LEAD_MAX
+from app.gates.event_commands import Acknowledge, CommitLoop, Enqueue, Play, Retire
 from app.gates.graph import RequestGraph
+from app.gates.manifest import MissingEvent
 from app.gates.rig import Rig
 from tests.support.played import Played
-from tests.support.rigs import ANY_STATE, candidate, graph_rule, rig
+from tests.support.rigs import ANY_STATE, candidate, clip, graph_rule, rig
 
 KINDS = {"step": "presentation", "spark": "immediate"}
 
@@ -376,9 +378,129 @@ def test_deliveries_their_numbers_and_the_acknowledged_go_on_over_lives_and_inst
     assert [played.word(event(number)) for number in (5, 3, 6)] == ["retired_instance", "retired_instance", "accepted"]
 
 
-@pytest.mark.parametrize(
-    "make", [lambda: event(1, kind="a\nb"), lambda: Play(clip="a\nb"), lambda: Play(clip="a", layer="\0")]
-)
-def test_names_take_no_control_characters(make: Any):
-    with pytest.raises(ValueError, match="control characters"):
-        make()
+# Groups
+
+
+def marked(number: int, mark: str = "left", group: str = "move", **fields: Any) -> Enqueue:
+    return event(number, **{"frame": number, "mark": mark, "group": group, **fields})
+
+
+def test_of_a_mark_of_a_group_the_first_is_accepted_whichever_instance_brings_it():
+    played = alive()
+    words = [played.word(marked(1)), played.word(marked(2)), played.word(marked(1, frame=20))]
+
+    double = played.ask(marked(2))
+
+    assert words == ["accepted", "duplicate", "duplicate"]
+    assert (double.at, double.by, double.payload_differs) == ("mark", {"clip_instance": 1}, UNSET)
+
+
+def test_another_loop_kind_mark_or_group_is_another_mark():
+    played = alive()
+    played.ask(marked(1))
+
+    words = [
+        played.word(marked(2, loop=1)),
+        played.word(marked(2, kind="spark")),
+        played.word(marked(2, mark="right")),
+        played.word(marked(2, group="aim", frame=9)),
+    ]
+
+    assert words == ["accepted"] * 4
+
+
+def test_an_immediate_event_brings_its_mark_too():
+    played = alive()
+
+    assert played.word(marked(1, kind="spark")) == "accepted"
+    assert played.word(marked(2, kind="spark")) == "duplicate"
+
+
+def test_a_double_of_a_mark_is_found_after_the_window_and_before_the_full_queue():
+    played = alive(loop_window=2, events_per_instance=1)
+    played.ask(marked(1, loop=10))
+    played.ask(event(2, 10))
+
+    words = [
+        played.word(marked(2, loop=7)),
+        played.word(marked(2, loop=13)),
+        played.word(marked(2, loop=10)),
+        played.word(marked(2, loop=10, mark="right")),
+    ]
+    on_a_new_instance = [
+        played.word(marked(3, loop=7)),
+        played.word(marked(3, loop=10)),
+        played.word(marked(3, "right", loop=10)),
+    ]
+
+    assert words == ["late_loop", "beyond_window", "duplicate", "queue_full"]
+    assert on_a_new_instance == ["late_loop", "duplicate", "queue_full"]
+    assert 3 not in played.hero().events.instances
+
+
+def test_a_double_of_its_own_key_is_told_by_its_payload():
+    played = alive()
+    played.ask(marked(1, payload=1))
+
+    double = played.ask(marked(1, payload=2))
+
+    assert (double.outcome, double.by, double.payload_differs) == ("duplicate", UNSET, True)
+
+
+def test_marks_outlive_their_instance_and_end_with_the_life():
+    played = alive()
+    played.ask(marked(1))
+    played.ask(Retire(clip_instance=1))
+    retired = played.word(marked(2))
+
+    played.respawn(rig(kinds=KINDS))
+
+    assert retired == "duplicate"
+    assert played.hero().events.marks.groups == {}
+    assert played.word(marked(2)) == "accepted"
+
+
+def test_there_are_as_many_groups_as_instances_may_be_open():
+    played = alive(instances_open=2)
+    for frame, group in enumerate(("one", "two", "three")):
+        played.ask(marked(1, group=group, frame=frame))
+
+    assert sorted(played.hero().events.marks.groups) == ["three", "two"]
+
+
+# Manifests
+
+
+WALK = {"Walk": clip(30, (12, "step", "left"), (27, "step", "right"))}
+
+
+def test_a_commit_tells_what_the_manifest_expected_of_its_loops_and_nobody_reported():
+    played = alive(clips=WALK)
+    played.ask(Play(clip="Walk"))
+    played.ask(event(1, 0, 12))
+
+    first, again, skipping = (played.ask(commit(1, loop)) for loop in (0, 0, 2))
+
+    assert first.missing == [MissingEvent(0, 27, "step", "right")]
+    assert again.missing is UNSET
+    assert [(event.loop, event.frame) for event in skipping.missing] == [(1, 12), (1, 27), (2, 12), (2, 27)]
+    assert first.missing_count is skipping.missing_count is UNSET
+
+
+def test_what_the_group_of_an_instance_was_brought_by_another_is_not_missing():
+    played = alive(clips=WALK)
+    played.ask(Play(clip="Walk"))
+    played.ask(marked(2, "left", loop=3))
+    played.ask(marked(1, "right", loop=3))
+
+    assert played.ask(commit(1, 3)).missing is UNSET
+
+
+def test_a_commit_over_very_many_loops_counts_what_it_does_not_list():
+    played = alive(clips=WALK)
+    played.ask(Play(clip="Walk"))
+    played.ask(commit(1, 0))
+
+    far = played.ask(commit(1, 2**53 - 1))
+
+    assert (len(far.missing), far.missing_count) == (256, 2 * (2**53 - 1))

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from app.gates.event import INSTANCE_LEAD_MAX, CommitLoop, Enqueue, Play, Retire
+from app.gates.event import INSTANCE_LEAD_MAX
+from app.gates.event_commands import CommitLoop, Enqueue, Play, Retire
 from tests.support.played import Played
 from tests.support.rigs import rig
 

@@ -3,7 +3,7 @@
 import pytest
 
 from app.gates.decision import Problem
-from app.gates.event import Enqueue
+from app.gates.event_commands import Enqueue
 from app.gates.graph import Graph, RequestGraph
 from app.gates.lives import CloseScene, DeclareRig, Despawn, Spawn
 from app.gates.parameter import CommitParameters, ParameterValue

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.gates.decision import Command
-from app.gates.event import CommitLoop, Enqueue
+from app.gates.event_commands import CommitLoop, Enqueue
 from app.gates.lives import DeclareRig, Spawn
 from app.gates.receipt import Mark, Receipts, mark
 from app.gates.scene import Bounds

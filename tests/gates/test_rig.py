@@ -1,8 +1,10 @@
 """The rig: what is derived from its parts. Contract, section 5."""
 
+import msgspec
+
 from app.gates.lives import Spawn, rig_key
-from app.gates.rig import MAIN, default_rig, parameter_id
-from tests.support.rigs import parameter, rig
+from app.gates.rig import MAIN, KindRule, Rig, default_rig, is_immediate, parameter_id
+from tests.support.rigs import clip, parameter, rig
 
 
 def test_a_rig_finds_its_parameters_by_id_and_knows_which_are_required():
@@ -35,3 +37,30 @@ def test_rigs_of_equal_parts_have_one_key_whatever_the_order_of_their_states():
     assert rig_key(Spawn(inline=one)) == rig_key(Spawn(inline=other))
     assert rig_key(Spawn(inline=one)) != rig_key(Spawn(inline=rig()))
     assert rig_key(Spawn(inline=one)).startswith("#")
+
+
+def test_only_a_listed_immediate_kind_is_delivered_by_its_acceptance():
+    kinds = {"spark": KindRule("immediate"), "step": KindRule("presentation"), "on": KindRule("gameplay", "off")}
+
+    assert [is_immediate(rig(kinds=kinds), kind) for kind in kinds] == [True, False, False]
+    assert not is_immediate(rig(), "spark")
+
+
+def test_rigs_that_differ_in_what_ends_a_kind_or_in_a_clip_have_two_keys():
+    rigs = [
+        rig(kinds={"on": KindRule("gameplay")}),
+        rig(kinds={"on": KindRule("gameplay", "off")}),
+        rig(clips={"Walk": clip(30, (12, "step"))}),
+        rig(clips={"Walk": clip(30, (12, "step", "left"))}),
+        rig(clips={"Walk": clip(31, (12, "step"))}),
+    ]
+
+    assert len({rig_key(Spawn(inline=each)) for each in rigs}) == len(rigs)
+
+
+def test_a_rig_is_stored_and_read_again_and_one_without_clips_is_still_read():
+    whole = rig(kinds={"on": KindRule("gameplay", "off")}, clips={"Walk": clip(30, (12, "step", "left"))})
+    before = msgspec.to_builtins(rig())[:-1]
+
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(whole), type=Rig) == whole
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(before), type=Rig) == rig()

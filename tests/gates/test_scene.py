@@ -2,11 +2,13 @@
 
 import pytest
 
+from app.gates.candidate import Candidate
 from app.gates.decision import Problem, Undecided
-from app.gates.event import CommitLoop, Enqueue
+from app.gates.event_commands import CommitLoop, Enqueue
 from app.gates.lives import CloseScene, DeclareRig, Despawn, Spawn
 from app.gates.receipt import mark
-from app.gates.scene import Bounds, Candidate, Record
+from app.gates.scene import ENTRIES_TIDY, Bounds, Record
+from app.gates.tick import entries
 from app.gates.transition import Begin, Complete
 from tests.support.played import Played, assert_same_scene, word
 from tests.support.rigs import parameter, rig
@@ -217,3 +219,14 @@ def test_replay_of_many_lives_gives_the_live_scene(remains_max: int):
         played.ask(RUN, f"h{(number + 1) % 4}")
 
     assert_same_scene(played.replayed(), played.scene)
+
+
+def test_deadlines_that_nobody_seals_do_not_pile_up():
+    played = Played()
+    played.spawn()
+
+    for number in range(ENTRIES_TIDY + 100):
+        played.ask(Begin(layer="base", target="Run", deadline_ticks=number))
+
+    assert entries(played.scene.ticks) < ENTRIES_TIDY / 2
+    assert ENTRIES_TIDY + 100 in played.scene.ticks.deadlines, "the deadline of the pending token is kept"

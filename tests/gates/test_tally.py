@@ -1,7 +1,9 @@
 """Tallies: what was refused, beside the gates. Contract, section 4, "Tallies per layer"."""
 
+from msgspec import UNSET
+
 from app.gates.decision import Refused
-from app.gates.event import Enqueue
+from app.gates.event_commands import Enqueue
 from app.gates.identity import Token
 from app.gates.tally import LastRefusal, LayerTally, Tally, count, counts, prune
 from app.gates.transition import Begin, Cancel, Complete, Fail
@@ -14,7 +16,8 @@ EVENT = Enqueue(clip_instance=4, loop=0, frame=0, kind="step")
 def tallied(*refusals: tuple[object, str]) -> Tally:
     tally = Tally({}, {}, {})
     for command, outcome in refusals:
-        count(tally, command, Refused(outcome))  # type: ignore[arg-type]  # every one is a command
+        number = command.clip_instance if isinstance(command, Enqueue) else UNSET
+        count(tally, command, Refused(outcome, clip_instance=number))  # type: ignore[arg-type]  # each is a command
     return tally
 
 
@@ -36,6 +39,15 @@ def test_suppressed_doubles_are_counted_by_instance():
     tally = tallied((EVENT, "duplicate"), (EVENT, "duplicate"), (EVENT, "late_loop"))
 
     assert tally.suppressed == {4: 2}
+
+
+def test_a_double_of_a_mark_counts_for_no_instance_that_is_not_open():
+    """The number is the caller's choice, and nothing would ever forget it."""
+    tally = Tally({}, {}, {})
+
+    count(tally, EVENT, Refused("duplicate", at="mark", by={"clip_instance": 3}))
+
+    assert tally.suppressed == {}
 
 
 def test_the_last_refused_candidate_of_a_graph_is_shown():

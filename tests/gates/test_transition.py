@@ -385,5 +385,8 @@ def test_the_refusals_are_listed_in_the_order_of_the_checks():
         "already_completed",
         "already_cancelled",
         "already_failed",
+        "expired",
+        "rolled_back",
         "stale_generation",
+        "too_early",
     ]

@@ -6,12 +6,12 @@ from msgspec import UNSET
 
 from app.gates.clip import Event
 from app.gates.decision import Command, Refused
-from app.gates.event import Enqueue, LoopDelivered, Play
+from app.gates.event_commands import Enqueue, LoopDelivered, Play
 from app.gates.identity import Token
 from app.gates.lives import CloseScene, Remains, SceneClosed
 from app.gates.parameter import CommitParameters, ParameterRefusal, ParameterValue
 from app.gates.receipt import mark
-from app.gates.scene import Record, SceneState
+from app.gates.scene import OpenTicks, Record, SceneState
 from app.gates.tally import LayerTally, Tally
 from app.gates.transition import Begin, Complete, TransitionCommitted, TransitionGranted, TransitionRefusal
 from app.journal.codec import (
@@ -133,7 +133,7 @@ def test_a_fact_of_another_command_is_refused():
 
 def test_an_unknown_field_of_a_command_is_refused():
     with pytest.raises(JournalDamaged, match="from sequence 7"):
-        decode_entry(changed(packed(GRANTED), 5, 0, 1, "holder", to="somebody"))
+        decode_entry(changed(packed(GRANTED), 5, 0, 1, "author", to="somebody"))
 
 
 def test_an_answer_without_an_outcome_is_refused():
@@ -151,9 +151,9 @@ def test_an_entry_that_was_cut_off_is_refused(decode: object, cut: int):
 def test_a_checkpoints_head_comes_back_as_it_was_packed():
     state = SceneState(9, 1_000, True, {}, Remains(life=3))
 
-    head = decode_checkpoint(encode_checkpoint(state, {}, closed=False))
+    head = decode_checkpoint(encode_checkpoint(state, {}, OpenTicks(), closed=False))
 
-    assert (head.state, head.receipts, head.closed) == (state, {}, False)
+    assert (head.state, head.receipts, head.closed, head.open_ticks) == (state, {}, False, OpenTicks())
 
 
 @pytest.mark.parametrize("blob", [b"", b"\xc1", b"\x90", b"garbage"])
@@ -165,7 +165,7 @@ def test_what_is_no_checkpoint_is_refused(blob: bytes):
 
 
 def test_a_checkpoint_of_another_format_is_refused():
-    blob = changed(encode_checkpoint(SceneState(), {}, closed=False), 0, to=FORMAT + 1)
+    blob = changed(encode_checkpoint(SceneState(), {}, OpenTicks(), closed=False), 0, to=FORMAT + 1)
 
     with pytest.raises(JournalDamaged, match="format 2"):
         decode_checkpoint(blob)

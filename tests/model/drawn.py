@@ -7,7 +7,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from app.gates.decision import Command
-from app.gates.event import Acknowledge, CommitLoop, Enqueue, Play, Retire
+from app.gates.event_commands import Acknowledge, CommitLoop, Enqueue, Play, Retire
 from app.gates.graph import Evaluation, RequestGraph, SubmitCandidate, WithdrawGraph
 from app.gates.identity import Token
 from app.gates.lives import Despawn, Spawn

@@ -13,11 +13,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from app.gates.candidate import Candidate, replay
 from app.gates.decision import Command
-from app.gates.event import Enqueue, EventAccepted, LoopDelivered
+from app.gates.event_commands import Enqueue, EventAccepted, LoopDelivered
 from app.gates.identity import Token
 from app.gates.lives import CloseScene, DeclareRig, Spawn
-from app.gates.scene import Bounds, Candidate, Scene
+from app.gates.scene import Bounds, Scene
 from app.gates.transition import Complete, TransitionCommitted, TransitionGranted
 from app.journal import open_journal
 from app.journal.codec import decode_entry
@@ -295,7 +296,7 @@ class SceneMachine(RuleBasedStateMachine):
         fresh = Scene("room", self.journal.secret, Bounds(receipts_ms=KEPT_MS))
         for blob in self.journal.written:
             entry = decode_entry(blob)
-            fresh.replay(entry.first, entry.at, entry.records)
+            replay(fresh, entry.first, entry.at, entry.records)
         assert fresh.state.exists == (scene is not None)
         if scene is not None:
             assert_same_scene(scene, fresh)

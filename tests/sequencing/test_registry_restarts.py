@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
+from app.gates.candidate import Candidate
 from app.gates.decision import Command, Problem
 from app.gates.lives import CloseScene, Despawn
-from app.gates.scene import Candidate, Scene
+from app.gates.scene import Scene
 from app.gates.transition import Begin, Complete, TransitionGranted
 from app.journal.port import START, CommitUnknown, JournalDamaged, JournalUnavailable
 from app.sequencing.mailbox import Addressed, Decided

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from app.gates.decision import Problem
-from app.gates.event import CommitLoop, Enqueue
+from app.gates.event_commands import CommitLoop, Enqueue
 from app.gates.transition import Begin
 from app.journal.port import START
 from app.sequencing.mailbox import Decided

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from app.gates.candidate import Candidate
 from app.gates.lives import CloseScene, Despawn, Spawn
-from app.gates.scene import Candidate
 from app.gates.transition import Begin, Complete
 from app.journal.codec import decode_entry
 from app.journal.port import START, CommitUnknown, JournalDamaged, JournalUnavailable

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.gates.event import CommitLoop, Enqueue
+from app.gates.event_commands import CommitLoop, Enqueue
 from app.gates.graph import RequestGraph
 from app.gates.lives import CloseScene, DeclareRig, Despawn, Spawn
 from app.gates.parameter import CommitParameters, ParameterValue

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from app.gates.decision import Command, Refused
-from app.gates.event import CommitLoop, Enqueue
+from app.gates.event_commands import CommitLoop, Enqueue
 from app.gates.lives import CloseScene, Despawn, Spawn
 from app.gates.transition import Begin, Complete, TransitionGranted
 from app.journal.codec import decode_entry, encode_entry

@@ -1,28 +1,28 @@
-"""The outcomes of every command in the order of the checks, written from contract sections 4 to 7 and 10 alone.
-
-Left out is what only section 8 can bring about: `expired`, `rolled_back`, `too_early`, `holder_lost` and
-`delivery_backlog`.
-"""
+"""The outcomes of every command in the order of the checks, written from contract sections 4 to 8 and 10 alone."""
 
 _TOKEN = (
     "stale_life",
+    "holder_lost",
     "unknown_token",
     "stale_epoch",
     "already_completed",
     "already_cancelled",
     "already_failed",
+    "expired",
+    "rolled_back",
     "stale_generation",
 )
 
 OUTCOMES: dict[str, tuple[str, ...]] = {
-    "spawn": ("stale_life", "spawned"),
-    "despawn": ("stale_life", "despawned"),
-    "begin": ("stale_life", "unknown_layer", "unknown_state", "generation_conflict", "granted", "kept"),
-    "complete": (*_TOKEN, "committed"),
+    "spawn": ("stale_life", "holder_lost", "spawned"),
+    "despawn": ("stale_life", "holder_lost", "despawned"),
+    "begin": ("stale_life", "holder_lost", "unknown_layer", "unknown_state", "generation_conflict", "granted", "kept"),
+    "complete": (*_TOKEN, "too_early", "committed"),
     "cancel": (*_TOKEN, "cancelled"),
     "fail": (*_TOKEN, "failed"),
     "commit-parameters": (
         "stale_life",
+        "holder_lost",
         "duplicate_parameter",
         "non_finite_value",
         "unknown_parameter",
@@ -34,6 +34,7 @@ OUTCOMES: dict[str, tuple[str, ...]] = {
     ),
     "play": (
         "stale_life",
+        "holder_lost",
         "unknown_layer",
         "retired_instance",
         "instance_out_of_range",
@@ -43,6 +44,7 @@ OUTCOMES: dict[str, tuple[str, ...]] = {
     ),
     "enqueue": (
         "stale_life",
+        "holder_lost",
         "unknown_kind",
         "retired_instance",
         "instance_out_of_range",
@@ -50,23 +52,41 @@ OUTCOMES: dict[str, tuple[str, ...]] = {
         "stale_epoch",
         "late_loop",
         "beyond_window",
+        "late_tick",
         "duplicate",
         "queue_full",
         "accepted",
     ),
+    "covered": (
+        "stale_life",
+        "holder_lost",
+        "unknown_instance",
+        "retired_instance",
+        "unknown_clip",
+        "span_out_of_range",
+        "stale_epoch",
+        "late_loop",
+        "beyond_window",
+        "late_tick",
+        "queue_full",
+        "covered",
+    ),
     "commit-loop": (
         "stale_life",
+        "holder_lost",
         "retired_instance",
         "instance_out_of_range",
         "instances_full",
         "loop_rollback",
+        "delivery_backlog",
         "delivered",
     ),
-    "retire": ("stale_life", "unknown_instance", "retired_instance", "retired"),
-    "ack": ("stale_life", "unknown_delivery", "acknowledged"),
-    "request-graph": ("stale_life", "unknown_graph", "requested"),
+    "retire": ("stale_life", "holder_lost", "unknown_instance", "retired_instance", "retired"),
+    "ack": ("stale_life", "holder_lost", "unknown_delivery", "acknowledged"),
+    "request-graph": ("stale_life", "holder_lost", "unknown_graph", "requested"),
     "submit-candidate": (
         "stale_life",
+        "holder_lost",
         "unknown_graph",
         "unknown_request",
         "stale_request",
@@ -78,10 +98,25 @@ OUTCOMES: dict[str, tuple[str, ...]] = {
     ),
     "withdraw-graph": (
         "stale_life",
+        "holder_lost",
         "unknown_graph",
         "unknown_request",
         "stale_request",
         "already_committed",
         "withdrawn",
+    ),
+    "bundle": ("holder_lost", "member_refused", "bundled"),
+    "tick": (
+        "holder_lost",
+        "unsealed",
+        "below_confirmed",
+        "beyond_rollback",
+        "late_tick",
+        "beyond_window",
+        "duplicate",
+        "queue_full",
+        "already_sealed",
+        "delivery_backlog",
+        "ticked",
     ),
 }

@@ -7,8 +7,11 @@ from app.gates.rig import (
     DEFAULT_BOUNDS,
     MAIN,
     REQUIRED_OUTPUTS,
+    ClipRule,
     GraphRule,
+    KindRule,
     LayerRule,
+    ManifestEvent,
     ParameterRule,
     Rig,
     build_rig,
@@ -26,14 +29,31 @@ def rig(
     declared: dict[str, ParameterRule] | None = None,
     kinds: Any = None,
     graphs: dict[str, GraphRule] | None = None,
+    clips: dict[str, ClipRule] | None = None,
     **bounds: int,
 ) -> Rig:
-    """Build a rig: layer `base` in Idle, graph `main` driving every layer, and the default bounds unless told."""
+    """Build a rig: layer `base` in Idle, graph `main` driving every layer, and the default bounds unless told.
+
+    A kind may be the name of its class.
+    """
+    if kinds is not None:
+        kinds = {name: rule if isinstance(rule, KindRule) else KindRule(rule) for name, rule in kinds.items()}
     layers = {"base": ANY_STATE} if layers is None else layers
     graphs = {MAIN: GraphRule(REQUIRED_OUTPUTS, tuple(layers), None)} if graphs is None else graphs
     return build_rig(
-        layers=layers, mode=mode, declared=declared, kinds=kinds, bounds={**DEFAULT_BOUNDS, **bounds}, graphs=graphs
+        layers=layers,
+        mode=mode,
+        declared=declared,
+        kinds=kinds,
+        bounds={**DEFAULT_BOUNDS, **bounds},
+        graphs=graphs,
+        clips=clips,
     )
+
+
+def clip(frames: int, *events: tuple[int, str] | tuple[int, str, str]) -> ClipRule:
+    """Declare a clip's manifest; an event is its frame and kind, and its mark where it has one."""
+    return ClipRule(frames, tuple(ManifestEvent(*event) for event in sorted(events)))
 
 
 def parameter(

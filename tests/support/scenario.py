@@ -200,7 +200,7 @@ def _expected(step: Step) -> Iterator[tuple[str, str]]:
     words, expected = step.answer.words()
     target, _, rest = step.text.partition(" ")
     if step.answer.mark in ("+", "-"):
-        command = target if target in ("spawn", "despawn") else rest.split(" ", 1)[0]
+        command = target if target in ("spawn", "despawn", "bundle", "tick") else rest.split(" ", 1)[0]
         yield command, words[0]
     elif target == "batch" and expected:
         commands = filled(rest, _nothing)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from app.gates.candidate import replay
 from app.gates.decision import Command, Refused, Undecided
 from app.gates.lives import CloseScene, Spawn
 from app.gates.scene import Scene
@@ -97,7 +98,7 @@ async def replayed(journal: Journal, scene: str = "room", **settings: Any) -> Sc
     fresh = Scene(scene, journal.secret, bounds_of(Settings(**settings)))
     for stored in await journal.read(scene, after=START, limit=1_000_000):
         entry = decode_entry(stored.blob)
-        fresh.replay(entry.first, entry.at, entry.records)
+        replay(fresh, entry.first, entry.at, entry.records)
     return fresh
 
 

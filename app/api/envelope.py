@@ -1,0 +1,199 @@
+"""Envelopes: commands as they come with others, in a batch, a bundle or a tick, and what ties them to each other."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from msgspec import UNSET, Struct, UnsetType
+
+from app.api import decode
+from app.api.problems import ProblemError
+from app.gates.bundle import Bundle, Member, References
+from app.gates.decision import Command
+from app.gates.identity import Name, Number, Token, has_control_characters, is_identifier
+from app.gates.tick import Priority, Request, Tick
+from app.sequencing.mailbox import Addressed
+from app.settings import Settings
+
+_NO_TOKEN = {"character": "", "layer": "", "epoch": 0, "generation": 0, "from": "", "to": ""}
+_STANDS_FOR: dict[str, Any] = {"token": _NO_TOKEN, "holder": _NO_TOKEN, "clip_instance": 0, "request": 0}
+"""The fields that may be `{"answer": i}`, and what they hold until that answer is known."""
+
+ItemT = TypeVar("ItemT")
+
+_OF_SCENES = ("bundle", "tick")
+
+
+class _TickFields(Struct, frozen=True, forbid_unknown_fields=True):
+    rollback: Number | UnsetType = UNSET
+    seal: Number | UnsetType = UNSET
+    confirm: Number | UnsetType = UNSET
+    holder: Token | UnsetType = UNSET
+
+
+class _BundleFields(Struct, frozen=True, forbid_unknown_fields=True):
+    link: bool = False
+    holder: Token | UnsetType = UNSET
+
+
+class _RequestFields(Struct, frozen=True, forbid_unknown_fields=True):
+    tick: Number
+    source: Name
+    number: Number
+    priority: Priority = 0
+
+
+_REQUEST_FIELDS = ("tick", "source", "number", "priority")
+
+
+def addressed(item: Any, settings: Settings, *, index: int) -> Addressed:
+    """Decode the command at one place of a batch: its envelope is `command`, `character` and `key`.
+
+    Raises:
+        ProblemError: As `decode.command`; the rest of the batch is none the worse for it.
+    """
+    fields = item if type(item) is dict else decode.members(item, settings)
+    take = fields.pop
+    name, character, key = take("command", None), take("character", None), take("key", None)
+    if key is not None:
+        if type(key) is not str:
+            raise ProblemError("invalid", "`key` must be text", at="key")
+        key = decode.key(key)
+    if type(name) is not str:
+        raise ProblemError("invalid", "a command needs its name", at="command")
+    if name in _OF_SCENES:
+        _without_character(character, name)
+        return Addressed(None, of_scene(name, fields, settings), key)
+    if type(character) is not str or not is_identifier(character):
+        raise ProblemError("invalid", "a command needs the id of a character", at="character")
+    command, references = _with_references(name, fields, settings, index)
+    return Addressed(character, command, key, references)
+
+
+def of_scene(name: str, fields: dict[str, Any], settings: Settings) -> Bundle | Tick:
+    """Decode the fields of a bundle or a tick.
+
+    Raises:
+        ProblemError: `invalid` or `too-large`, with the place at fault.
+    """
+    if "command" in fields:
+        raise ProblemError("invalid", "Object contains unknown field `command`", at="command")
+    return _bundle(fields, settings) if name == "bundle" else _tick(fields, settings)
+
+
+def _bundle(fields: dict[str, Any], settings: Settings) -> Bundle:
+    commands = _items(fields, "commands", settings.bundle_commands_max, settings)
+    envelope = decode.fitted(fields, _BundleFields, settings)
+    members = _each("commands", commands, _member, settings)
+    return Bundle(commands=members, link=envelope.link, holder=envelope.holder)
+
+
+def _member(item: Any, settings: Settings, index: int) -> Member:
+    place = addressed(item, settings, index=index)
+    if place.character is None:
+        raise ProblemError("invalid", "a bundle holds commands of characters", at="command")
+    if place.key is not None:
+        raise ProblemError("invalid", "a bundle has one key, its own", at="key")
+    return Member(place.character, place.command, place.references)  # type: ignore[arg-type]  # it is for a character
+
+
+def _tick(fields: dict[str, Any], settings: Settings) -> Tick:
+    requests = _items(fields, "requests", settings.batch_commands_max, settings, default=UNSET)
+    envelope = decode.fitted(fields, _TickFields, settings)
+    held = UNSET if requests is UNSET else _each("requests", requests, _request, settings)
+    try:
+        return Tick(
+            rollback=envelope.rollback,
+            requests=held,
+            seal=envelope.seal,
+            confirm=envelope.confirm,
+            holder=envelope.holder,
+        )
+    except ValueError as error:
+        raise ProblemError("invalid", str(error)) from error
+
+
+def _request(item: Any, settings: Settings, index: int) -> Request:
+    fields = item if type(item) is dict else decode.members(item, settings)
+    envelope = decode.fitted(_taken(fields), _RequestFields, settings)
+    if has_control_characters(envelope.source):
+        raise ProblemError("invalid", "`source` takes no control characters", at="source")
+    if "key" in fields:
+        raise ProblemError("invalid", "a request is known by its source and number; it takes no key", at="key")
+    place = addressed(fields, settings, index=0)
+    if type(place.command) is Tick:
+        raise ProblemError("invalid", "a tick holds no ticks", at="command")
+    return Request(
+        envelope.tick,
+        envelope.source,
+        envelope.number,
+        envelope.priority,
+        place.character,
+        place.command,  # type: ignore[arg-type]  # it is no tick, and nothing else of a scene is decoded here
+    )
+
+
+def _taken(fields: dict[str, Any]) -> dict[str, Any]:
+    """Take what makes a command a request out of its fields."""
+    return {name: fields.pop(name) for name in _REQUEST_FIELDS if name in fields}
+
+
+def _with_references(name: str, fields: dict[str, Any], settings: Settings, index: int) -> tuple[Command, References]:
+    """Decode a command, some of whose fields may stand for what an earlier answer gave."""
+    try:
+        return decode.command(name, fields, settings), {}
+    except ProblemError:
+        references = {field: _reference(value) for field, value in fields.items() if _is_reference(field, value)}
+        if not references:
+            raise
+    for field, earlier in references.items():
+        if not 0 <= earlier < index:
+            raise ProblemError("invalid", "`answer` counts the commands before this one, from 0", at=f"{field}.answer")
+    stand_ins = {field: _STANDS_FOR[field] for field in references}
+    return decode.command(name, fields | stand_ins, settings), references
+
+
+def _is_reference(field: str, value: Any) -> bool:
+    return field in _STANDS_FOR and type(value) is dict and value.keys() == {"answer"}
+
+
+def _reference(value: dict[str, Any]) -> int:
+    """Give the number of the command that is referred to; -1 for what can be none."""
+    number = value["answer"]
+    if type(number) is float and number.is_integer():
+        number = int(number)
+    return number if type(number) is int else -1
+
+
+def _items(fields: dict[str, Any], name: str, limit: int, settings: Settings, *, default: Any = None) -> Any:
+    """Take a list out of fields.
+
+    Raises:
+        ProblemError: `invalid` for what is none, `too-large` for one that is too long.
+    """
+    items = fields.pop(name, default)
+    if items is default and default is UNSET:
+        return UNSET
+    if type(items) is not list:
+        raise decode.misfit(items, f"`{name}` must be a list", settings, at=name)
+    if len(items) > limit:
+        raise ProblemError("too-large", f"`{name}` has {len(items)} items", at=name, limit=limit)
+    return items
+
+
+def _each(
+    name: str, items: list[Any], decoded: Callable[[Any, Settings, int], ItemT], settings: Settings
+) -> list[ItemT]:
+    """Decode the items of a list; a problem with one names the place it stands at."""
+    index, taken = 0, list[ItemT]()
+    try:
+        for index, item in enumerate(items):
+            taken.append(decoded(item, settings, index))
+    except ProblemError as problem:
+        at = f"{name}[{index}]" if problem.at is None else f"{name}[{index}].{problem.at}"
+        raise ProblemError(problem.name, problem.detail, at=at, limit=problem.limit) from problem
+    return taken
+
+
+def _without_character(character: Any, name: str) -> None:
+    if character is not None:
+        raise ProblemError("invalid", f"a {name} is for no one character", at="character")

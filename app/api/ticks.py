@@ -1,0 +1,55 @@
+"""What is decided for a scene as a whole: bundles and ticks, and the answers of sealed requests, read again."""
+
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Path, Query, Request
+from starlette.responses import Response
+
+from app.api.answers import answer_response, applied_rows
+from app.api.deps import OpenedDep, key_of, members_of, registry_of, scene_in, settings_of
+from app.api.envelope import of_scene
+from app.api.problems import ProblemError
+from app.api.scene_contract import BUNDLE, TICK
+from app.gates.identity import NUMBER_MAX
+from app.gates.tick import TickAnswers
+from app.sequencing.mailbox import Addressed
+
+router = APIRouter(prefix="/v1/scenes/{scene}", tags=["scenes"])
+
+
+@router.post("/bundle", openapi_extra=BUNDLE)
+async def bundle(request: Request) -> Response:
+    """Decide commands over several characters as one: all are accepted, or nothing is applied."""
+    return await _decided_by("bundle", request)
+
+
+@router.post("/tick", openapi_extra=TICK)
+async def tick(request: Request) -> Response:
+    """Roll back, hold requests, seal and confirm, in this order, as one decision."""
+    return await _decided_by("tick", request)
+
+
+async def _decided_by(name: str, request: Request) -> Response:
+    scene, key = scene_in(request), key_of(request)
+    command = of_scene(name, await members_of(request), settings_of(request))
+    [result] = await registry_of(request).submit(scene, [Addressed(None, command, key)])
+    return answer_response(result)
+
+
+@router.get("/ticks/{tick}/answers")
+async def answers(
+    opened: OpenedDep,
+    tick: Annotated[int, Path(ge=0, le=NUMBER_MAX)],
+    source: Annotated[str | None, Query(max_length=128)] = None,
+) -> Response:
+    """Read the answers of a sealed tick's requests again, all or one source's, tokens with their seals."""
+    ticks = opened.scene.ticks
+    if tick > ticks.sealed:
+        raise ProblemError("unknown-tick", f"tick {tick} is not sealed; the last sealed one is {ticks.sealed}")
+    if tick <= ticks.sealed - opened.scene.bounds.rollback_ticks:
+        raise ProblemError("unknown-tick", f"the answers of tick {tick} are no longer kept; the history has them")
+    answered = ticks.answered.get(tick, TickAnswers(0, []))
+    applied = [each for each in answered.applied if source is None or each.source == source]
+    rows = applied_rows(answered.sequence, tick, applied)
+    return Response(msgspec.json.encode({"tick": tick, "answers": rows}), media_type="application/json")
