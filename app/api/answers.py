@@ -15,7 +15,7 @@ from app.gates.decision import Command, Fact, Refused, Undecided
 from app.gates.graph import GraphCommitted
 from app.gates.lives import DeclareRig, Spawned
 from app.gates.scene import Record
-from app.gates.tick import Applied, RequestQueued, Tick, Ticked, TickSealed
+from app.gates.tick import Applied, RequestQueued, RolledBack, Tick, Ticked, TickSealed
 from app.sequencing.mailbox import Decided, Result
 
 _encode = msgspec.json.Encoder().encode
@@ -100,7 +100,7 @@ def _ticked(sequence: int, fact: Ticked) -> bytes:
         "revision": 0,
     }
     if fact.rollback is not UNSET:
-        shown["rollback"] = _part(fact.rollback)
+        shown["rollback"] = _rolled_back(fact.rollback)
     if fact.requests is not UNSET:
         shown["requests"] = [_part(RequestQueued() if refused is None else refused) for refused in fact.requests]
     if fact.seal is not UNSET:
@@ -110,6 +110,16 @@ def _ticked(sequence: int, fact: Ticked) -> bytes:
     for part, refused in fact.refused.items():
         shown[part] = _part(refused)
     return _encode(shown)
+
+
+def _rolled_back(fact: RolledBack) -> dict[str, Any]:
+    shown: dict[str, Any] = {"accepted": True, "retryable": False, "outcome": "rolled_back", "tick": fact.tick}
+    shown |= {"timeline": fact.timeline, "characters": fact.characters}
+    if fact.consequences is not None and fact.consequences.ended:
+        shown["ended"] = [each.token for each in fact.consequences.ended]
+    if fact.consequences is not None and fact.consequences.windows:
+        shown["closed"] = closed_rows(fact.consequences)
+    return shown
 
 
 def _sealed(sequence: int, fact: TickSealed) -> dict[str, Any]:

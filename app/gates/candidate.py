@@ -137,6 +137,8 @@ def concerned(record: Record) -> Iterator[str]:
 
 
 def _ticked(fact: Ticked) -> Iterator[str]:
+    if fact.rollback is not UNSET:
+        yield from fact.rollback.characters
     for tick in () if fact.seal is UNSET else fact.seal.ticks:
         for applied in tick.applied:
             yield from _answered(applied.answered)

@@ -107,7 +107,7 @@ def _is_undone(scene: Overlay, name: str, number: int, window: OpenWindow) -> bo
     )
 
 
-def close_unfounded(scene: Overlay, names: Iterable[str]) -> None:
+def close_unfounded(scene: Overlay, names: Iterable[str]) -> list[WindowClosed]:
     """End windows that a rollback opened again, though their epoch or their holder ended for good."""
     endings: list[Ending] = []
     for name in names:
@@ -122,7 +122,7 @@ def close_unfounded(scene: Overlay, names: Iterable[str]) -> None:
                 for window in held.windows
                 if is_stale or (window.holder is not None and not _is_standing(scene, window.holder))
             ]
-    close_windows(scene, endings)
+    return close_windows(scene, endings)
 
 
 def _is_standing(scene: Overlay, holder: Holder) -> bool:

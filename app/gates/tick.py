@@ -74,11 +74,15 @@ class RequestQueued(Fact, frozen=True, tag="queued"):
 
 @final
 class RolledBack(Fact, frozen=True, tag="rolled_back"):
-    """The scene is as it was at the end of `tick`, on timeline `timeline`; so many characters were restored."""
+    """The scene is as it was at the end of `tick`, on timeline `timeline`: these characters were touched since.
+
+    `consequences` is what could not come back, since it is tied to what ended for good: an epoch or a life.
+    """
 
     tick: int
     timeline: int
-    characters: int
+    characters: list[str]
+    consequences: Consequences | None = None
 
 
 class Applied(Struct, frozen=True, array_like=True, gc=False):

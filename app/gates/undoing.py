@@ -3,18 +3,23 @@
 Source: contract, section 8, "Rollback": what comes back, what never comes back, what is forgotten.
 """
 
+from collections.abc import Iterable
+
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from app.gates.character import Character
 from app.gates.clip import Event, payload_bytes
 from app.gates.closing import close_unfounded, forget_windows
+from app.gates.consequence import Consequences
 from app.gates.decision import Refused
 from app.gates.event import EventGate
 from app.gates.rig import DEFAULT_BOUNDS
 from app.gates.scene import Overlay
 from app.gates.surviving import confirmable, restored, with_confirmed
 from app.gates.tick import Given, Gone, Link, RolledBack, Sealed, TickConfirmed, TickRefusal, Ticks, Withdrawn
+from app.gates.transition import EPOCH_ENDED
+from app.gates.tying import Lost, end_tokens, linked_tokens, note_ended_links, tokens_ended
 
 Windows = frozenset[tuple[int, int, int]]
 """(clip instance, loop, frame) of the events that opened windows."""
@@ -69,13 +74,31 @@ def roll_back(scene: Overlay, tick: int) -> RolledBack:
         ],
     )
     scene.start_tick(tick + 1)
-    close_unfounded(scene, names)
+    consequences = _end_unfounded(scene, undone, names)
     # A decision that sealed later ticks too is undone in part, so its own key is decided afresh.
     reaches_beyond = any(sealed.sequence == last.sequence for other, sealed in ticks.past.items() if other > tick)
     kept, earlier = last.sequence - reaches_beyond, scene.forgets_after
     scene.forgets_after = kept if earlier is None else min(kept, earlier)
     scene.marks = {key: held for key, held in scene.marks.items() if held[0] <= kept}
-    return RolledBack(tick, timeline, len(names))
+    return RolledBack(tick, timeline, list(names), consequences)
+
+
+def _end_unfounded(scene: Overlay, undone: list[Sealed], names: Iterable[str]) -> Consequences | None:
+    """End tokens and windows that came back, though what they are tied to ended for good with an epoch or a life."""
+    lost = []
+    for name in names:
+        then, now = _earlier(name, undone)[0], scene.character(name)
+        for layer, arbiter in then.layers.items():
+            link = None if arbiter.pending is None else arbiter.pending.link
+            present = None if now is None or now.life != then.life else now.layers[layer].pending
+            if link is not None and (present is None or present.link != link):
+                lost.append(Lost(name, layer, arbiter, EPOCH_ENDED))
+    linked = linked_tokens(scene, lost)
+    ended = tokens_ended(linked)
+    end_tokens(scene, ended)
+    note_ended_links(scene, {each.arbiter.pending.link for each in linked if each.arbiter.pending is not None})
+    windows = close_unfounded(scene, names)
+    return Consequences(ended, windows) if ended or windows else None
 
 
 def _links_at(ticks: Ticks, tick: int) -> dict[int, Link]:

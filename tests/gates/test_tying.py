@@ -9,6 +9,7 @@ from app.gates.bundle import Bundle
 from app.gates.candidate import Candidate
 from app.gates.decision import Command
 from app.gates.graph import RequestGraph
+from app.gates.lives import Despawn
 from app.gates.identity import Token
 from app.gates.lives import CloseScene, Despawn
 from app.gates.transition import Begin, Cancel, Complete, Fail
@@ -268,3 +269,42 @@ def test_a_scene_that_is_closed_has_no_links(room: Played):
     room.ask(CloseScene(), None)
 
     assert room.scene.ticks.links == {}
+
+
+def test_a_linked_token_does_not_come_back_without_one_whose_epoch_ended_for_good(room: Played):
+    """A rollback takes back no graph: the villain would hold a grab that the hero can never finish."""
+    room.tick(seal=1)
+    hero, villain = grabbed(room)
+    room.tick(seal=2)
+    room.ask(RequestGraph(name="A"))
+    room.ask(candidate(1))
+
+    fact = room.tick(rollback=2).rollback
+
+    assert [ended.token.character for ended in fact.consequences.ended] == ["villain"]
+    assert room.pending("villain") is None
+    assert (room.complete(hero), room.complete(villain)) == ("stale_epoch", "stale_generation")
+
+
+def test_a_linked_token_does_not_come_back_without_one_whose_life_ended(room: Played):
+    room.tick(seal=1)
+    _, villain = grabbed(room)
+    room.tick(seal=2)
+    room.ask(Despawn())
+
+    room.tick(rollback=2)
+
+    assert room.complete(villain) == "stale_generation"
+
+
+def test_linked_tokens_come_back_together_when_nothing_of_them_ended_for_good(room: Played):
+    room.tick(seal=1)
+    hero, villain = grabbed(room)
+    room.tick(seal=2)
+    room.ask(HIT)
+    before = room.pending("villain")
+
+    fact = room.tick(rollback=2).rollback
+
+    assert (before, fact.consequences) == (None, None)
+    assert (room.complete(villain), room.complete(hero)) == ("committed", "committed")

@@ -42,7 +42,7 @@ def test_committed_states_come_back(room: Played):
 
     fact = room.tick(rollback=1).rollback
 
-    assert fact == RolledBack(1, 1, 1)
+    assert fact == RolledBack(1, 1, ["hero"])
     assert (room.current(), room.scene.ticks.sealed) == ("Run", 1)
 
 
@@ -446,7 +446,7 @@ def test_what_is_confirmed_cannot_be_undone_and_nothing_more_of_it_is_kept(room:
 
     assert list(room.scene.ticks.past) == [2, 3]
     assert room.scene.ticks.past[2].before == {}
-    assert room.tick(rollback=2).rollback.characters == 1
+    assert room.tick(rollback=2).rollback.characters == ["hero"]
     assert room.tick(rollback=1).refused["rollback"].outcome == "below_confirmed"
 
 
@@ -465,7 +465,7 @@ def test_a_first_rollback_to_where_the_scene_is_lets_its_ticks_run(room: Played)
 
     fact = room.tick(rollback=0).rollback
 
-    assert (fact.characters, room.pending(), room.scene.ticks.is_running) == (0, "Run", True)
+    assert (fact.characters, room.pending(), room.scene.ticks.is_running) == ([], "Run", True)
 
 
 def test_too_many_deliveries_in_a_tick_that_nobody_seals_end_what_can_be_undone():
