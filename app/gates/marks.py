@@ -83,6 +83,15 @@ class Marks(Struct, frozen=True, array_like=True, gc=False):
         groups[group] = MarkGroup(touched, highest, loops)
         return Marks(groups)
 
+    def without(self, group: str, loop: int, mark: Mark, *, instance: int) -> "Marks":
+        """Forget a mark that `instance` brought: what brought it is withdrawn."""
+        held = self.groups.get(group)
+        if held is None or held.loops.get(loop, {}).get(mark) != instance:
+            return self
+        left = {other: first for other, first in held.loops[loop].items() if other != mark}
+        loops = {**held.loops, loop: left}
+        return Marks({**self.groups, group: MarkGroup(held.touched, held.highest, loops)})
+
 
 NO_MARKS = Marks()
 """What a life starts with."""

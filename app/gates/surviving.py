@@ -5,7 +5,7 @@ Source: contract, section 8, "Gameplay events", "Window pairs" and "Rollback".
 
 from msgspec.structs import replace
 
-from app.gates.clip import ClipInstance, Event, Key, OpenWindow, kept_payload, payload_bytes, payload_digest
+from app.gates.clip import ClipInstance, Event, Key, OpenWindow, kept, kept_payload, payload_bytes, payload_digest
 from app.gates.due import in_order, is_due
 from app.gates.event import EventGate
 from app.gates.marks import Marks
@@ -109,6 +109,32 @@ def restored(
         ),
         waited,
     )
+
+
+def with_withdrawn(gate: EventGate, event: Event, *, has_waited: bool) -> EventGate:
+    """Let an event that is withdrawn be one that was never delivered: it may come later, or waits for its loop again.
+
+    The same gate when nothing of it is remembered.
+    """
+    number, loop, key = event.clip_instance, event.loop, (event.frame, event.kind)
+    held = gate.instances.get(number)
+    if held is None or key not in held.seen.get(loop, {}):
+        return gate
+    keys = {other: digest for other, digest in held.seen[loop].items() if other != key}
+    seen = {other: of_loop for other, of_loop in held.seen.items() if other != loop}
+    if keys:
+        seen[loop] = keys
+    if has_waited:
+        waits = kept(event.payload, event.tick, event.group, event.mark)
+        waiting = held.waiting | {loop: held.waiting.get(loop, {}) | {key: waits}}
+        again = replace(held, seen=seen, waiting=waiting, pending=held.pending + 1)
+        weight = gate.waiting_bytes + payload_bytes(event.payload)
+        return replace(gate, instances=gate.instances | {number: again}, waiting_bytes=weight)
+    again = replace(held, seen=seen, remembered=held.remembered - 1)
+    marks = gate.marks
+    if isinstance(event.group, str) and isinstance(event.mark, str):
+        marks = marks.without(event.group, loop, (event.mark, event.kind), instance=number)
+    return replace(gate, instances=gate.instances | {number: again}, marks=marks)
 
 
 def _waiting(held: ClipInstance) -> list[list[object] | None]:

@@ -16,7 +16,7 @@ from app.gates.decision import Refused
 from app.gates.event import EventGate
 from app.gates.rig import DEFAULT_BOUNDS
 from app.gates.scene import Overlay
-from app.gates.surviving import confirmable, restored, with_confirmed
+from app.gates.surviving import confirmable, restored, with_confirmed, with_withdrawn
 from app.gates.tick import Given, Gone, Link, RolledBack, Sealed, TickConfirmed, TickRefusal, Ticks, Withdrawn
 from app.gates.transition import EPOCH_ENDED
 from app.gates.tying import Lost, end_tokens, linked_tokens, note_ended_links, tokens_ended
@@ -241,6 +241,8 @@ def confirm(scene: Overlay, tick: int) -> TickConfirmed:
         )
     )
     forget_windows(scene, withdrawn)
+    for each in withdrawn:
+        _take_back(scene, each)
     for name in dict.fromkeys(each.character for each in withdrawn):
         _forget_echoes(scene, name)
     scene.open_tick(scene.tick)
@@ -269,6 +271,17 @@ def _release(scene: Overlay, name: str, tick: int) -> Given | None:
     for event in events:
         scene.deliver(Gone(scene.tick, name, life, event, is_gameplay=True))
     return Given(name, after.last_delivery, events)
+
+
+def _take_back(scene: Overlay, gone: Gone) -> None:
+    """Let a withdrawn event be one that was never delivered, as far as its life lasts."""
+    character = scene.character(gone.character)
+    if character is None or character.life != gone.life:
+        return
+    events = with_withdrawn(character.events, gone.event, has_waited=gone.waited)
+    if events is not character.events:
+        after = replace(character, events=events, revision=character.revision + 1)
+        scene.put(gone.character, character, after)
 
 
 def _forget_echoes(scene: Overlay, name: str) -> None:

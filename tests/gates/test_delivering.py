@@ -552,3 +552,33 @@ def test_an_end_of_life_is_not_taken_back_and_neither_are_the_ends_it_gave(world
 
     assert len(ends(scene)) == 1
     assert withdrawn(scene) == []
+
+
+def test_what_was_withdrawn_may_happen_after_all(world: World):
+    """The host was told to take it back; the next report of it is the first one that counts."""
+    scene = world()
+    delivered_later(scene)
+    scene.rollback(1)
+    scene.seal(3)
+    scene.confirm(2)
+
+    late = scene.turn(("hero", event(1, "step", frame=1)))[0]
+    delivered = scene.turn(("hero", CommitLoop(clip_instance=1, loop=0)))[0]
+
+    assert type(late).__name__ == "EventAccepted"
+    assert [each.frame for each in delivered.events] == [1]
+
+
+def test_what_waited_and_was_withdrawn_waits_again(world: World):
+    scene = world()
+    scene.enqueue(1, "step", frame=1)
+    scene.seal(1)
+    scene.commit(1)
+    scene.rollback(1)
+    scene.seal(2)
+    confirmed = scene.confirm(2)
+
+    delivered = scene.turn(("hero", CommitLoop(clip_instance=1, loop=0)))[0]
+
+    assert [each.event.frame for each in confirmed.withdrawn] == [1]
+    assert [each.frame for each in delivered.events] == [1]

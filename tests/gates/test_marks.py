@@ -65,3 +65,11 @@ def test_marks_are_stored_and_read_again():
     marks = with_marks(NO_MARKS, "walk", (4, LEFT), (5, RIGHT))
 
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(marks), type=Marks) == marks
+
+
+def test_a_mark_is_forgotten_for_the_instance_that_brought_it_only():
+    marks = with_marks(NO_MARKS, "walk", (4, LEFT), (4, RIGHT), instance=7)
+
+    assert marks.without("walk", 4, LEFT, instance=7).firsts("walk") == {4: {RIGHT: 7}}
+    assert marks.without("walk", 4, LEFT, instance=8) is marks
+    assert marks.without("run", 4, LEFT, instance=7) is marks

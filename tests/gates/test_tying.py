@@ -9,7 +9,6 @@ from app.gates.bundle import Bundle
 from app.gates.candidate import Candidate
 from app.gates.decision import Command
 from app.gates.graph import RequestGraph
-from app.gates.lives import Despawn
 from app.gates.identity import Token
 from app.gates.lives import CloseScene, Despawn
 from app.gates.transition import Begin, Cancel, Complete, Fail

@@ -109,6 +109,7 @@ class Server:
                 index = FIGHTERS.index(who)
                 after[index] = replace(after[index], token=inner["token"])
         self.closed(answer["seal"])
+        self.closed(answer.get("rollback", {}))
         confirmed = answer.get("confirm", {"deliveries": [], "withdrawn": []})
         for delivery in confirmed["deliveries"]:
             self.given += [Given.of(delivery["character"], event) for event in delivery["events"]]

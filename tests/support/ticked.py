@@ -136,6 +136,8 @@ class TickedScene(Played):
 
     def _note_tick(self, command: Command, answer: Ticked) -> None:
         assert isinstance(command, Tick)
+        if answer.rollback is not UNSET:
+            self._note_closed(answer.rollback.consequences)
         if answer.seal is not UNSET:
             for tick in answer.seal.ticks:
                 for applied in tick.applied:
