@@ -126,7 +126,10 @@ def command(name: str, fields: dict[str, Any], settings: Settings) -> Command:
     struct = _STRUCTS.get(name)
     if struct is None:
         return _life_command(name, fields, settings)
-    typed = fitted(fields, struct, settings)
+    try:
+        typed = _convert(fields, struct)
+    except msgspec.ValidationError:
+        typed = _fitted_exactly(fields, struct, settings)
     check = _CHECKS.get(struct)
     return typed if check is None else check(typed, settings)
 

@@ -20,6 +20,7 @@ _STANDS_FOR: dict[str, Any] = {"token": _NO_TOKEN, "holder": _NO_TOKEN, "clip_in
 
 ItemT = TypeVar("ItemT")
 
+_NO_REFERENCES: References = {}
 _OF_SCENES = ("bundle", "tick")
 
 
@@ -65,8 +66,11 @@ def addressed(item: Any, settings: Settings, *, index: int) -> Addressed:
         return Addressed(None, of_scene(name, fields, settings), key)
     if type(character) is not str or not is_identifier(character):
         raise ProblemError("invalid", "a command needs the id of a character", at="character")
-    command, references = _with_references(name, fields, settings, index)
-    return Addressed(character, command, key, references)
+    try:
+        return Addressed(character, decode.command(name, fields, settings), key, _NO_REFERENCES)
+    except ProblemError:
+        command, references = _with_references(name, fields, settings, index)
+        return Addressed(character, command, key, references)
 
 
 def of_scene(name: str, fields: dict[str, Any], settings: Settings) -> Bundle | Tick:
@@ -138,13 +142,10 @@ def _taken(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_references(name: str, fields: dict[str, Any], settings: Settings, index: int) -> tuple[Command, References]:
-    """Decode a command, some of whose fields may stand for what an earlier answer gave."""
-    try:
-        return decode.command(name, fields, settings), {}
-    except ProblemError:
-        references = {field: _reference(value) for field, value in fields.items() if _is_reference(field, value)}
-        if not references:
-            raise
+    """Decode a command, some of whose fields stand for what an earlier answer gave."""
+    references = {field: _reference(value) for field, value in fields.items() if _is_reference(field, value)}
+    if not references:
+        return decode.command(name, fields, settings), references
     for field, earlier in references.items():
         if not 0 <= earlier < index:
             raise ProblemError("invalid", "`answer` counts the commands before this one, from 0", at=f"{field}.answer")

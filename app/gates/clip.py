@@ -106,7 +106,7 @@ class ClipInstance(Struct, frozen=True, array_like=True, gc=False):
     def events(self, number: int, through: int | None = None) -> list[Event]:
         """List what waits up to loop `through` (all when None), by (loop, frame, arrival)."""
         return [
-            kept_event(number, loop, key, waits)
+            Event(number, loop, key[0], key[1]) if waits is None else kept_event(number, loop, key, waits)
             for loop in sorted(self.waiting)
             if through is None or loop <= through
             for key, waits in sorted(self.waiting[loop].items(), key=_frame)
@@ -190,7 +190,10 @@ class ClipInstance(Struct, frozen=True, array_like=True, gc=False):
         if waiting:
             delivered = waiting.get(loop)
             if delivered is not None:
-                digests = {key: payload_digest(kept_payload(waits)) for key, waits in delivered.items()}
+                digests = {
+                    key: b"" if waits is None else payload_digest(kept_payload(waits))
+                    for key, waits in delivered.items()
+                }
                 seen = {**seen, loop: seen.get(loop, {}) | digests}
             waiting = {other: bucket for other, bucket in waiting.items() if other > loop}
             pending = sum(map(len, waiting.values()))

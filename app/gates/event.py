@@ -389,11 +389,13 @@ class EventGate(Struct, frozen=True, array_like=True, gc=False):
 
 def _surely_fits(command: Enqueue, held: ClipInstance, rig: Rig, epochs: Epochs) -> bool:
     """Say whether an event surely passes every rung; whatever is out of the ordinary has to climb the ladder."""
-    if command.group is not UNSET or command.payload is not UNSET or is_gameplay(rig, command.kind):
+    if command.group is not UNSET or command.payload is not UNSET:
         return False
-    watermark, loop = held.committed_loop, command.loop
+    kinds, watermark, loop = rig.kinds, held.committed_loop, command.loop
+    if kinds is not None and kinds[command.kind].class_ == "gameplay":
+        return False
     if watermark is None or not watermark <= loop <= watermark + rig.loop_window:
         return False
-    if held.epoch < epochs(held.layer) or held.remembered >= rig.events_per_instance:
+    if held.remembered >= rig.events_per_instance or held.epoch < epochs(held.layer):
         return False
     return not held.remembers(loop, (command.frame, command.kind))

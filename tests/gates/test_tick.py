@@ -49,10 +49,10 @@ def test_the_refusals_are_listed_in_the_order_of_the_parts_and_their_checks():
         (Ticked(refused={"seal": SEALED_ALREADY, "confirm": UNSEALED}), SEALED_ALREADY),
         (Ticked(requests=[LATE, None]), None),
         (Ticked(requests=[]), None),
-        (Ticked(requests=[LATE], rollback=RolledBack(1, 1, 0)), None),
+        (Ticked(requests=[LATE], rollback=RolledBack(1, 1, [])), None),
         (Ticked(requests=[LATE], seal=TickSealed(1, "", [])), None),
         (Ticked(requests=[LATE], confirm=TickConfirmed(1)), None),
-        (Ticked(rollback=RolledBack(1, 1, 0), refused={"seal": SEALED_ALREADY}), None),
+        (Ticked(rollback=RolledBack(1, 1, []), refused={"seal": SEALED_ALREADY}), None),
     ],
     ids=str,
 )
