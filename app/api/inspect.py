@@ -31,8 +31,12 @@ class ScenesPage(BaseModel):
 
 
 class TicksView(BaseModel):
-    """The ticks of a scene: `requests` are held for ticks to come, `rollback_from` is the lowest it can go back to."""
+    """The ticks of a scene: `requests` are held for ticks to come, `rollback_from` is the lowest it can go back to.
 
+    Commands outside ticks belong to the one that is `open`.
+    """
+
+    open: int
     sealed: int
     confirmed: int
     timeline: int
@@ -113,6 +117,7 @@ async def scene(request: Request, opened: OpenedDep) -> SceneView:
         characters=len(held.roster),
         rigs=rigs,
         ticks=TicksView(
+            open=held.ticks.sealed + 1,
             sealed=held.ticks.sealed,
             confirmed=held.ticks.confirmed,
             timeline=held.ticks.timeline,

@@ -36,6 +36,28 @@ def _object(properties: Schema, required: list[str], **more: Any) -> Schema:
     return {"type": "object", "required": required, "additionalProperties": False, "properties": properties, **more}
 
 
+_EVENTS: Schema = {"type": "array", "items": {"$ref": REF.format(name="Event")}}
+ANSWERED: Schema = {
+    "type": "object",
+    "required": ["tick", "source", "number", "character", "command", "answer"],
+    "properties": {
+        "tick": _NUMBER,
+        "source": {"type": "string"},
+        "number": _NUMBER,
+        "character": {"type": ["string", "null"]},
+        "command": {"type": "string"},
+        "answer": {"type": "object", "description": "As the command's own path answers, or a `problem`."},
+    },
+}
+"""A request that a seal applied, with its answer."""
+
+
+def _part(properties: Schema) -> Schema:
+    """Give the schema of what became of one part of a tick."""
+    said = {"accepted": {"type": "boolean"}, "retryable": {"type": "boolean"}, "outcome": {"type": "string"}}
+    return {"type": "object", "required": [*said], "properties": {**said, **properties}}
+
+
 def _item(envelope: Schema, required: list[str], names: list[str]) -> Schema:
     """Give the schema of a command in an envelope; its own fields are those of its own path."""
     return {
@@ -154,8 +176,54 @@ TICK = _of_scene(
         anyOf=[{"required": [part]} for part in ("rollback", "requests", "seal", "confirm")],
     ),
     {
-        **{part: {"type": "object"} for part in ("rollback", "seal", "confirm")},
-        "requests": {"type": "array", "items": {"type": "object"}},
+        "rollback": _part(
+            {
+                "tick": _NUMBER,
+                "timeline": _NUMBER,
+                "characters": {"type": "array", "items": {"type": "string"}},
+                "ended": {"type": "array", "items": _HOLDER},
+                "closed": {"type": "array", "items": {"type": "object"}},
+            }
+        ),
+        "requests": {"type": "array", "items": _part({})},
+        "seal": _part(
+            {
+                "tick": _NUMBER,
+                "digest": {
+                    "type": "string",
+                    "description": "Stands for every sealed tick in which something happened.",
+                },
+                "answers": {"type": "array", "items": ANSWERED},
+                "expired": {"type": "array", "items": _HOLDER},
+                "closed": {"type": "array", "items": {"type": "object"}},
+            }
+        ),
+        "confirm": _part(
+            {
+                "tick": _NUMBER,
+                "deliveries": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "required": ["character", "delivery", "events"],
+                        "properties": {"character": {"type": "string"}, "delivery": _NUMBER, "events": _EVENTS},
+                    },
+                },
+                "withdrawn": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "required": ["character", "life", "tick", "event"],
+                        "properties": {
+                            "character": {"type": "string"},
+                            "life": _NUMBER,
+                            "tick": _NUMBER,
+                            "event": _EVENTS["items"],
+                        },
+                    },
+                },
+            }
+        ),
     },
     {
         "resimulated": {
@@ -178,3 +246,21 @@ TICK = _of_scene(
     },
 )
 """The description of the tick."""
+
+ANSWERS: Schema = {
+    "responses": {
+        "200": {
+            "description": "The requests that the tick applied, in order, each with its answer.",
+            "content": {
+                "application/json": {
+                    "schema": {
+                        "type": "object",
+                        "required": ["tick", "answers"],
+                        "properties": {"tick": _NUMBER, "answers": {"type": "array", "items": ANSWERED}},
+                    }
+                }
+            },
+        }
+    }
+}
+"""The description of the answers of a sealed tick."""

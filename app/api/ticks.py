@@ -10,7 +10,7 @@ from app.api.answers import answer_response, applied_rows
 from app.api.deps import OpenedDep, key_of, members_of, registry_of, scene_in, settings_of
 from app.api.envelope import of_scene
 from app.api.problems import ProblemError
-from app.api.scene_contract import BUNDLE, TICK
+from app.api.scene_contract import ANSWERS, BUNDLE, TICK
 from app.gates.identity import NUMBER_MAX
 from app.gates.tick import TickAnswers
 from app.sequencing.mailbox import Addressed
@@ -37,7 +37,7 @@ async def _decided_by(name: str, request: Request) -> Response:
     return answer_response(result)
 
 
-@router.get("/ticks/{tick}/answers")
+@router.get("/ticks/{tick}/answers", openapi_extra=ANSWERS)
 async def answers(
     opened: OpenedDep,
     tick: Annotated[int, Path(ge=0, le=NUMBER_MAX)],

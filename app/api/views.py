@@ -29,6 +29,7 @@ class PendingView(View):
     data: Any
     not_before: int | None
     deadline: int | None
+    link: int | None
 
     model_config = ConfigDict(extra="forbid", serialize_by_alias=True, alias_generator=lambda name: name.rstrip("_"))
 
@@ -77,13 +78,27 @@ class ClipInstanceView(View):
     suppressed: int
     opened_at: str
     data: Any
+    group: str | None
+    windows: "list[WindowView]"
 
 
 class DeliveriesView(View):
-    """The highest delivery number, and the highest that was acknowledged."""
+    """The highest delivery number, and the highest that was acknowledged.
+
+    `due` counts the gameplay events that wait for nothing but their tick to be confirmed.
+    """
 
     last: int
     acknowledged: int
+    due: int
+
+
+class WindowView(View):
+    """What an event opened and no other has ended: its kind, and where it stands."""
+
+    kind: str
+    loop: int
+    frame: int
 
 
 class ActiveGraphView(View):
@@ -148,7 +163,11 @@ def character_view(scene: str, name: str, character: Character, sequence: int, t
             _instance(number, held, tally.suppressed.get(number, 0))
             for number, held in sorted(character.events.instances.items())
         ],
-        deliveries=DeliveriesView(last=character.events.last_delivery, acknowledged=character.events.acknowledged),
+        deliveries=DeliveriesView(
+            last=character.events.last_delivery,
+            acknowledged=character.events.acknowledged,
+            due=len(character.events.due),
+        ),
         graphs={graph: _graph(slot, graph, tally) for graph, slot in character.graphs.items()},
     )
 
@@ -193,6 +212,7 @@ def _pending(pending: Pending) -> PendingView:
             "data": pending.data,
             "not_before": pending.not_before or None,
             "deadline": pending.deadline,
+            "link": pending.link,
         }
     )
 
@@ -209,6 +229,8 @@ def _instance(number: int, held: ClipInstance, suppressed: int) -> ClipInstanceV
         suppressed=suppressed,
         opened_at=iso(held.opened_at),
         data=held.data,
+        group=held.group,
+        windows=[WindowView(kind=each.kind, loop=each.loop, frame=each.frame) for each in held.windows],
     )
 
 

@@ -4,14 +4,19 @@ Source: contract, section 8, "Bundle".
 """
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from app.gates.bundle import Answered, Bundle, Bundled, BundleRefusal, Member, resolved
 from app.gates.character import Answer
 from app.gates.decision import Command, LifeRefusal, Refused, Undecided, name_of
+from app.gates.identity import Token
 from app.gates.scene import Overlay
 from app.gates.settling import apply, settle
-from app.gates.transition import TransitionGranted
+from app.gates.transition import Begin, TransitionGranted
 from app.gates.tying import link_tokens
+
+NOBODYS = Token("", "", 0, 0, "", "")
+"""A token of no layer."""
 
 
 def settle_bundle(scene: Overlay, bundle: Bundle) -> Answer | Undecided:
@@ -34,11 +39,22 @@ def settle_bundle(scene: Overlay, bundle: Bundle) -> Answer | Undecided:
             scene.go_back(point)
             # What the commands before it were answered never came to be: their tokens must not be seen.
             at = f"commands[{index}]"
-            return Refused(BundleRefusal.MEMBER_REFUSED, at=at, failed_at=index, refused=answer)
+            refused = _as_it_is(scene, member.character, command, answer) if index else answer
+            return Refused(BundleRefusal.MEMBER_REFUSED, at=at, failed_at=index, refused=refused)
         answers.append(Answered(member.character, name_of(type(command)), answer, revision, consequences))
     if link is not None:
         link_tokens(scene, link, granted_in(answers))
     return Bundled(answers)
+
+
+def _as_it_is(scene: Overlay, name: str, command: Command, refused: Refused) -> Refused:
+    """Tell of a refusal what is true now that nothing was applied: what beat it may never have come to be."""
+    character = scene.character(name)
+    layer = command.layer if isinstance(command, Begin) else getattr(command, "token", NOBODYS).layer
+    arbiter = None if character is None else character.layers.get(layer)
+    if refused.layer is UNSET or arbiter is None:
+        return replace(refused, layer=UNSET, by=UNSET)
+    return replace(refused, layer=arbiter.now(), by=UNSET if refused.by is UNSET else arbiter.newest())
 
 
 def apply_bundle(scene: Overlay, bundle: Bundle, fact: Bundled) -> None:

@@ -389,10 +389,8 @@ class EventGate(Struct, frozen=True, array_like=True, gc=False):
 
 def _surely_fits(command: Enqueue, held: ClipInstance, rig: Rig, epochs: Epochs) -> bool:
     """Say whether an event surely passes every rung; whatever is out of the ordinary has to climb the ladder."""
-    if command.group is not UNSET or command.payload is not UNSET:
-        return False
-    kinds, watermark, loop = rig.kinds, held.committed_loop, command.loop
-    if kinds is not None and kinds[command.kind].class_ == "gameplay":
+    watermark, loop = held.committed_loop, command.loop
+    if command.group is not UNSET or command.payload is not UNSET or is_gameplay(rig, command.kind):
         return False
     if watermark is None or not watermark <= loop <= watermark + rig.loop_window:
         return False

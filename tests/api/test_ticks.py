@@ -180,6 +180,7 @@ def test_a_scene_shows_its_ticks(call: Caller):
 
     assert fresh["tick_hz"] == 60
     assert call.ask("GET", "").body["ticks"] == {
+        "open": 5,
         "sealed": 4,
         "confirmed": 2,
         "timeline": 0,

@@ -34,6 +34,7 @@ def test_a_character_is_shown_with_all_its_members(call: Caller):
             "data": {"clip": "hit_front"},
             "not_before": None,
             "deadline": None,
+            "link": None,
         },
         "tallies": {
             "granted": 1,
@@ -56,8 +57,10 @@ def test_a_character_is_shown_with_all_its_members(call: Caller):
         "accepted": 1,
         "suppressed": 1,
         "data": None,
+        "group": None,
+        "windows": [],
     }
-    assert shown["deliveries"] == {"last": 0, "acknowledged": 0}
+    assert shown["deliveries"] == {"last": 0, "acknowledged": 0, "due": 0}
     assert shown["graphs"]["main"] == {
         "active": None,
         "epoch": 1,

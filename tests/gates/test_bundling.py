@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from app.gates.bundle import Bundle, Bundled, Member
 from app.gates.decision import Problem, Refused, Undecided
@@ -225,3 +226,14 @@ def test_a_bundle_that_was_refused_for_what_may_change_keeps_no_receipt(room: Pl
 
     assert (answer.refused.outcome, answer.is_retryable) == ("too_early", True)
     assert room.scene.receipts.dump() == {}
+
+
+def test_a_refused_bundle_tells_what_is_true_and_not_what_never_came_to_be(room: Played):
+    first = member("hero", Begin(layer="base", target="Run"))
+    second = member("hero", Begin(layer="base", target="Hit", if_generation=0))
+
+    answer = room.bundle(first, second)
+
+    assert (answer.failed_at, answer.refused.outcome) == (1, "generation_conflict")
+    assert (answer.refused.layer.generation, answer.refused.layer.pending) == (0, None)
+    assert answer.refused.by is UNSET
