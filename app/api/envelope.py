@@ -9,7 +9,7 @@ from app.api import decode
 from app.api.problems import ProblemError
 from app.gates.bundle import Bundle, Member, References
 from app.gates.decision import Command
-from app.gates.identity import Name, Number, Token, has_control_characters, is_identifier
+from app.gates.identity import Name, Number, TickNumber, Token, has_control_characters, is_identifier
 from app.gates.tick import Priority, Request, Tick
 from app.sequencing.mailbox import Addressed
 from app.settings import Settings
@@ -25,9 +25,9 @@ _OF_SCENES = ("bundle", "tick")
 
 
 class _TickFields(Struct, frozen=True, forbid_unknown_fields=True):
-    rollback: Number | UnsetType = UNSET
-    seal: Number | UnsetType = UNSET
-    confirm: Number | UnsetType = UNSET
+    rollback: TickNumber | UnsetType = UNSET
+    seal: TickNumber | UnsetType = UNSET
+    confirm: TickNumber | UnsetType = UNSET
     holder: Token | UnsetType = UNSET
 
 
@@ -37,7 +37,7 @@ class _BundleFields(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _RequestFields(Struct, frozen=True, forbid_unknown_fields=True):
-    tick: Number
+    tick: TickNumber
     source: Name
     number: Number
     priority: Priority = 0

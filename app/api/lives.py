@@ -35,7 +35,9 @@ async def declare_rig(request: Request, registry: RegistryDep, scene: SceneName,
     [result] = await registry.submit(scene, [Addressed(None, command, key_of(request))])
     fact = decided(result).record.answer
     created = isinstance(fact, RigDeclared) and fact.created
-    return Response(body.model_dump_json(), status_code=201 if created else 200, media_type="application/json")
+    return Response(
+        body.model_dump_json(by_alias=True), status_code=201 if created else 200, media_type="application/json"
+    )
 
 
 @router.put(

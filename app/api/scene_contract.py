@@ -6,15 +6,16 @@ from app.api.contract import EXAMPLES, IN_PATH, KEY, REF
 from app.gates.bundle import Bundle
 from app.gates.catalogue import COMMANDS, word_of
 from app.gates.decision import Command
-from app.gates.identity import NUMBER_MAX
+from app.gates.identity import NUMBER_MAX, TICK_MAX
 from app.gates.tick import Tick
 
 Schema = dict[str, Any]
 
 _NUMBER: Schema = {"type": "integer", "minimum": 0, "maximum": NUMBER_MAX}
+_TICK: Schema = {"type": "integer", "minimum": 0, "maximum": TICK_MAX}
 _CHARACTER: Schema = {"type": "string", "pattern": IN_PATH[1]["schema"]["pattern"]}
 _REQUEST: Schema = {
-    "tick": _NUMBER,
+    "tick": _TICK,
     "source": {
         "type": "string",
         "minLength": 1,
@@ -163,13 +164,13 @@ TICK = _of_scene(
     Tick,
     _object(
         {
-            "rollback": _NUMBER,
+            "rollback": _TICK,
             "requests": {
                 "type": "array",
                 "items": _REQUESTED,
             },
-            "seal": _NUMBER,
-            "confirm": _NUMBER,
+            "seal": _TICK,
+            "confirm": _TICK,
             "holder": _HOLDER,
         },
         [],

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from app.gates.clip import Event
 from app.gates.decision import Command, Fact
-from app.gates.identity import NUMBER_MAX, Name, Number, has_control_characters
+from app.gates.identity import NUMBER_MAX, Name, Number, TickNumber, has_control_characters
 from app.gates.manifest import MissingEvent
 
 Offset = Annotated[int, Meta(ge=-NUMBER_MAX, le=NUMBER_MAX)]
@@ -68,7 +68,7 @@ class Enqueue(Command, frozen=True, tag="enqueue"):
     payload: Any = UNSET
     group: Name | UnsetType = UNSET
     mark: Name | UnsetType = UNSET
-    tick: Number | UnsetType = UNSET
+    tick: TickNumber | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         if has_control_characters(self.kind):
@@ -93,7 +93,7 @@ class Covered(Command, frozen=True, tag="covered"):
     from_frame: Offset
     to_frame: Offset
     group: Name | UnsetType = UNSET
-    tick: Number | UnsetType = UNSET
+    tick: TickNumber | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         if self.group is not UNSET and has_control_characters(self.group):

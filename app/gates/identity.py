@@ -15,6 +15,13 @@ NUMBER_MAX = 2**53 - 1
 NAME_LENGTH_MAX = 128
 
 Number = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
+
+TICK_MAX = 2**52
+"""The highest tick: what is counted from it by `TickCount` is still a number that every client keeps."""
+
+TickNumber = Annotated[int, Meta(ge=0, le=TICK_MAX)]
+TickCount = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+"""A number of ticks, counted from one: at 60 a second more than a year."""
 Name = Annotated[
     str,
     Meta(

@@ -14,7 +14,7 @@ from app.gates.character import Character
 from app.gates.clip import Event
 from app.gates.consequence import Consequences
 from app.gates.decision import Command, Fact, Refused
-from app.gates.identity import NUMBER_MAX, Name, Number
+from app.gates.identity import NUMBER_MAX, Name, Number, TickNumber
 
 Priority = Annotated[int, Meta(ge=-NUMBER_MAX, le=NUMBER_MAX)]
 
@@ -36,7 +36,7 @@ class TickRefusal(StrEnum):
 class Request(Struct, frozen=True, array_like=True, gc=False):
     """A command that one producer wants applied in a tick. `character` is None for a bundle."""
 
-    tick: Number
+    tick: TickNumber
     source: Name
     number: Number
     priority: Priority
@@ -55,10 +55,10 @@ class Tick(Command, frozen=True, tag="tick"):
     TickRefusal. After a rollback that is refused no other part is looked at.
     """
 
-    rollback: Number | UnsetType = UNSET
+    rollback: TickNumber | UnsetType = UNSET
     requests: list[Request] | UnsetType = UNSET
-    seal: Number | UnsetType = UNSET
-    confirm: Number | UnsetType = UNSET
+    seal: TickNumber | UnsetType = UNSET
+    confirm: TickNumber | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         if self.life is not UNSET:

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import force_setattr, replace
 
 from app.gates.decision import Command, Fact, Grant, LayerNow, Refused
-from app.gates.identity import Name, Number, Sealer, Token, has_control_characters
+from app.gates.identity import Name, Number, Sealer, TickCount, Token, has_control_characters
 
 ENDINGS_KEPT = 64
 """How many generations before the newest a layer remembers the ending of."""
@@ -58,8 +58,8 @@ class Begin(Command, frozen=True, tag="begin"):
     if_same: Literal["restart", "keep"] | UnsetType = UNSET
     if_generation: Number | UnsetType = UNSET
     data: Any = UNSET
-    min_ticks: Number | UnsetType = UNSET
-    deadline_ticks: Number | UnsetType = UNSET
+    min_ticks: TickCount | UnsetType = UNSET
+    deadline_ticks: TickCount | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         if has_control_characters(self.layer + self.target):

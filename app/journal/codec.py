@@ -23,7 +23,7 @@ from app.journal.port import JournalDamaged
 FORMAT = 2
 """The layout of entries and checkpoints. Another number is refused, never guessed at."""
 
-RULES = 1
+RULES = 2
 """The version of the rules that decided an entry, so that `posegate verify` can tell a changed rule from damage."""
 
 

@@ -105,3 +105,16 @@ def test_a_closed_scene_is_gone_and_comes_back_above_itself(call: Caller):
 
 def test_a_scene_that_is_not_there_cannot_be_closed(call: Caller):
     assert call.elsewhere().ask("DELETE", "").problem[:2] == ("unknown-scene", 404)
+
+
+def test_the_answer_to_a_rig_is_a_rig_that_is_equal(call: Caller):
+    rig = {
+        "events": {"kinds": {"on": {"class": "gameplay", "ends": "off"}, "step": "presentation"}},
+        "clips": {"Walk": {"frames": 30, "events": [{"frame": 12, "kind": "step", "mark": "left"}]}},
+    }
+    first = call.ask("PUT", "rigs/armed", rig)
+
+    again = call.ask("PUT", "rigs/armed", first.body)
+
+    assert (first.status, again.status) == (201, 200)
+    assert again.body == first.body

@@ -216,3 +216,18 @@ def test_the_limits_are_settings():
 
     assert too_large.problem == ("too-large", 413, "commands")
     assert [each["outcome"] for each in full["requests"]] == ["queued", "queue_full"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("tick", {"seal": 2**52 + 1}),
+        ("tick", {"confirm": 2**52 + 1}),
+        ("tick", {"requests": [requested(2**52 + 1, RUN)]}),
+        ("characters/hero/begin", {"layer": "base", "target": "Run", "deadline_ticks": 2**31}),
+        ("characters/hero/begin", {"layer": "base", "target": "Run", "min_ticks": 2**31}),
+    ],
+)
+def test_no_tick_is_so_high_that_what_follows_it_is_no_number_of_every_client(call: Caller, path: str, body: Any):
+    assert call.ask("POST", path, body).body["type"] == "/problems/invalid"
+    assert asked(call, "tick", {"seal": 2**52})["seal"]["accepted"] is True

@@ -8,7 +8,7 @@ from app.gates.decision import Command, Refused
 from app.gates.event_commands import CommitLoop, Enqueue
 from app.gates.lives import CloseScene, Despawn, Spawn
 from app.gates.transition import Begin, Complete, TransitionGranted
-from app.journal.codec import decode_entry, encode_entry
+from app.journal.codec import RULES, decode_entry, encode_entry
 from app.journal.memory import MemoryJournal
 from app.journal.port import START, StoredEntry
 from app.sequencing.mailbox import Addressed, Decided
@@ -105,7 +105,7 @@ async def test_a_changed_outcome_is_damage_and_named_by_its_sequence():
 
 async def test_a_difference_under_other_rules_is_a_changed_rule(monkeypatch: pytest.MonkeyPatch):
     journal = await rewritten(await kept(), with_another_refusal)
-    monkeypatch.setattr("app.sequencing.verify.RULES", 2)
+    monkeypatch.setattr("app.sequencing.verify.RULES", RULES + 1)
 
     [report] = await reports(journal)
 
