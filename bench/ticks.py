@@ -64,12 +64,10 @@ async def ticking(address: tuple[str, int, int], scene: str, seconds: int) -> di
             assert decided["seal"]["accepted"], decided
             if tick % HZ == 0:
                 assert decided["rollback"]["accepted"], decided["rollback"]
-                for index in range(CHARACTERS):
-                    await client.post(f"/characters/c{index}/ack", json={"through": _last(decided, f"c{index}")})
+                acks = [
+                    {"command": "ack", "character": each["character"], "through": each["delivery"]}
+                    for each in decided["confirm"]["deliveries"]
+                ]
+                (await client.post("/batch", json={"commands": acks})).raise_for_status()
         elapsed = loop.time() - started
         return {"share_of_a_core": (cpu_seconds(process) - used) / elapsed, "late_ticks": late, "ticks": seconds * HZ}
-
-
-def _last(decided: dict[str, Any], character: str) -> int:
-    given = [each["delivery"] for each in decided["confirm"]["deliveries"] if each["character"] == character]
-    return max(given, default=0)

@@ -20,6 +20,7 @@ from app.sequencing.mailbox import Decided, Result
 
 _encode = msgspec.json.Encoder().encode
 _ACCEPTED = b'{"accepted":true,"retryable":false,"sequence":%d,"revision":%d,'
+_APPLIED = b'{"tick":%d,"source":%b,"number":%d,"character":%b,"command":"%b","answer":%b}'
 _REFUSED = b'{"accepted":false,"retryable":%b,"sequence":%d,"revision":%d,'
 
 
@@ -51,7 +52,7 @@ def _fact_shown(sequence: int, fact: Answer) -> object:
     if type(fact) is Spawned:
         return SpawnedAnswer("spawned", fact.life, fact.created)
     if type(fact) is Bundled:
-        return {"outcome": "bundled", "answers": [_inner(sequence, given) for given in fact.answers]}
+        return {"outcome": "bundled", "answers": [msgspec.Raw(_inner(sequence, given)) for given in fact.answers]}
     return fact
 
 
@@ -75,11 +76,11 @@ def closed_rows(consequences: Consequences) -> list[dict[str, Any]]:
     ]
 
 
-def _inner(sequence: int, given: Answered) -> msgspec.Raw:
+def _inner(sequence: int, given: Answered) -> bytes:
     """Give a decision inside another as an answer of its own."""
     if type(given.answer) is Undecided:
-        return msgspec.Raw(_encode({"problem": problem_of(given.answer).body(retry_after=1)}))
-    return msgspec.Raw(_bytes_of(sequence, given.answer, given.revision, given.consequences))
+        return _encode({"problem": problem_of(given.answer).body(retry_after=1)})
+    return _bytes_of(sequence, given.answer, given.revision, given.consequences)
 
 
 def _refused_bundle(sequence: int, answer: Refused, failed_at: int) -> dict[str, Any]:
@@ -102,7 +103,7 @@ def _ticked(sequence: int, fact: Ticked) -> bytes:
     if fact.rollback is not UNSET:
         shown["rollback"] = _rolled_back(fact.rollback)
     if fact.requests is not UNSET:
-        shown["requests"] = [_part(RequestQueued() if refused is None else refused) for refused in fact.requests]
+        shown["requests"] = [_QUEUED if refused is None else _part(refused) for refused in fact.requests]
     if fact.seal is not UNSET:
         shown["seal"] = _sealed(sequence, fact.seal)
     if fact.confirm is not UNSET:
@@ -145,17 +146,23 @@ def _part(answer: Fact | Refused) -> msgspec.Raw:
     return msgspec.Raw(b'{"accepted":%b,"retryable":%b,' % (accepted, retryable) + _encode(answer)[1:])
 
 
-def applied_rows(sequence: int, tick: int, applied: list[Applied]) -> list[dict[str, Any]]:
+_QUEUED = _part(RequestQueued())
+
+
+def applied_rows(sequence: int, tick: int, applied: list[Applied]) -> list[msgspec.Raw]:
     """Show the requests that a tick applied, in order, each with its answer."""
     return [
-        {
-            "tick": tick,
-            "source": each.source,
-            "number": each.number,
-            "character": each.answered.character,
-            "command": each.answered.command,
-            "answer": _inner(sequence, each.answered),
-        }
+        msgspec.Raw(
+            _APPLIED
+            % (
+                tick,
+                _encode(each.source),
+                each.number,
+                _encode(each.answered.character),
+                each.answered.command.encode(),
+                _inner(sequence, each.answered),
+            )
+        )
         for each in applied
     ]
 

@@ -9,7 +9,17 @@ from app.api import decode
 from app.api.problems import ProblemError
 from app.gates.bundle import Bundle, Member, References
 from app.gates.decision import Command
-from app.gates.identity import Name, Number, TickNumber, Token, has_control_characters, is_identifier
+from app.gates.identity import (
+    NAME_LENGTH_MAX,
+    NUMBER_MAX,
+    TICK_MAX,
+    Name,
+    Number,
+    TickNumber,
+    Token,
+    has_control_characters,
+    is_identifier,
+)
 from app.gates.tick import Priority, Request, Tick
 from app.sequencing.mailbox import Addressed
 from app.settings import Settings
@@ -118,27 +128,42 @@ def _tick(fields: dict[str, Any], settings: Settings) -> Tick:
 
 def _request(item: Any, settings: Settings, index: int) -> Request:
     fields = item if type(item) is dict else decode.members(item, settings)
-    envelope = decode.fitted(_taken(fields), _RequestFields, settings)
-    if has_control_characters(envelope.source):
-        raise ProblemError("invalid", "`source` takes no control characters", at="source")
+    tick, source, number, priority = _request_fields(fields, settings)
     if "key" in fields:
         raise ProblemError("invalid", "a request is known by its source and number; it takes no key", at="key")
     place = addressed(fields, settings, index=0)
     if type(place.command) is Tick:
         raise ProblemError("invalid", "a tick holds no ticks", at="command")
     return Request(
-        envelope.tick,
-        envelope.source,
-        envelope.number,
-        envelope.priority,
+        tick,
+        source,
+        number,
+        priority,
         place.character,
         place.command,  # type: ignore[arg-type]  # it is no tick, and nothing else of a scene is decoded here
     )
 
 
-def _taken(fields: dict[str, Any]) -> dict[str, Any]:
-    """Take what makes a command a request out of its fields."""
-    return {name: fields.pop(name) for name in _REQUEST_FIELDS if name in fields}
+def _request_fields(fields: dict[str, Any], settings: Settings) -> tuple[int, str, int, int]:
+    """Take what makes a command a request out of its fields: tick, source, number, priority.
+
+    What is out of the ordinary is fitted to its schema, which says what is wrong.
+    """
+    own = {name: fields.pop(name) for name in _REQUEST_FIELDS if name in fields}
+    tick, source, number, priority = map(own.get, _REQUEST_FIELDS, (None, None, None, 0))
+    is_plain = type(tick) is int and type(number) is int and type(priority) is int and type(source) is str
+    if not (
+        is_plain
+        and 0 <= tick <= TICK_MAX
+        and 0 <= number <= NUMBER_MAX
+        and -NUMBER_MAX <= priority <= NUMBER_MAX
+        and 0 < len(source) <= NAME_LENGTH_MAX
+    ):
+        fitted = decode.fitted(own, _RequestFields, settings)
+        tick, source, number, priority = fitted.tick, fitted.source, fitted.number, fitted.priority
+    if has_control_characters(source):
+        raise ProblemError("invalid", "`source` takes no control characters", at="source")
+    return tick, source, number, priority
 
 
 def _with_references(name: str, fields: dict[str, Any], settings: Settings, index: int) -> tuple[Command, References]:

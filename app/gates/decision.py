@@ -1,6 +1,7 @@
 """What every gate answers: a fact that happened, or a refusal that changed nothing."""
 
 from enum import StrEnum
+from functools import cache
 from typing import Any, final
 
 from msgspec import UNSET, Struct, UnsetType
@@ -27,6 +28,7 @@ class Command(
     holder: Token | UnsetType = UNSET
 
 
+@cache
 def name_of(command: type[Command]) -> str:
     """Give a command's name on the wire."""
     tag = command.__struct_config__.tag

@@ -120,11 +120,10 @@ def _refusal_of_request(
 ) -> Refused | None:
     """Say why a request cannot be held; when it can, it is counted in."""
     bounds, sealed, tick = scene.scene.bounds, scene.ticks.sealed, request.tick
-    by = {"tick": sealed}
     if tick <= sealed:
-        return Refused(TickRefusal.LATE_TICK, at="tick", by=by)
+        return Refused(TickRefusal.LATE_TICK, at="tick", by={"tick": sealed})
     if sealed and tick > sealed + bounds.tick_window:
-        return Refused(TickRefusal.BEYOND_WINDOW, at="tick", by=by)
+        return Refused(TickRefusal.BEYOND_WINDOW, at="tick", by={"tick": sealed})
     key = (request.source, request.number)
     if key in taken:
         return Refused(TickRefusal.DUPLICATE, at="number")

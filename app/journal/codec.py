@@ -166,7 +166,8 @@ def _answer(stored: _StoredRecord) -> Any:
     outcome = _decode_outcome(stored.answer).outcome
     decode = _ANSWERS[type(stored.command)].get(outcome)
     if decode is None:
-        raise JournalDamaged(f"this version does not know {outcome!r} as an answer to {name_of(type(stored.command))}")
+        kind: type[Command] = type(stored.command)
+        raise JournalDamaged(f"this version does not know {outcome!r} as an answer to {name_of(kind)}")
     return decode(stored.answer)
 
 

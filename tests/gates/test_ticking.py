@@ -298,7 +298,7 @@ def test_the_requests_of_one_tick_are_bounded_and_each_tick_has_its_own_room():
 
 def test_before_the_first_seal_requests_may_be_for_any_tick_but_not_for_more_ticks_than_the_window():
     room = small()
-    far = [request(tick, RUN, number=tick) for tick in (7, 1_000, 2**53 - 1, 12)]
+    far = [request(tick, RUN, number=tick) for tick in (7, 1_000, 2**52, 12)]
 
     ticked = room.tick(requests=[*far, request(13, RUN, number=13), request(12, RUN, number=14)])
 
