@@ -75,10 +75,6 @@ class Deliveries(Struct, frozen=True, array_like=True, gc=False):
         pinned = tuple(each for each in self.pinned if each.delivery > through)
         return _from(self.chunks, self.last, through, max(self.first, through + 1), pinned)
 
-    def without_events(self) -> "Deliveries":
-        """Give the numbers alone."""
-        return Deliveries((), self.last, self.acknowledged, self.last + 1)
-
 
 def _from(
     chunks: tuple[tuple[Delivery, ...], ...],

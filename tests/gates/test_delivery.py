@@ -62,13 +62,6 @@ def test_adding_leaves_what_a_reader_holds_as_it_was():
     assert numbers(after) == [2, 3, 4, 5]
 
 
-def test_numbers_alone_go_on_where_they_were():
-    bare = given(5, kept=256).with_acknowledged(2).without_events()
-
-    assert (numbers(bare), bare.last, bare.acknowledged) == ([], 5, 2)
-    assert numbers(bare.with_events(STEP, kept=256)) == [6]
-
-
 # Deliveries with gameplay events stay until they are acknowledged
 
 
@@ -121,7 +114,3 @@ def test_many_others_around_one_that_stays_are_bounded():
 
     assert numbers(deliveries) == [1, *range(4 * CHUNK + 3, 5 * CHUNK + 2)]
     assert sum(map(len, deliveries.chunks)) < 2 * CHUNK
-
-
-def test_numbers_alone_keep_no_gameplay_deliveries():
-    assert numbers(mixed("ggp", kept=9).without_events()) == []
