@@ -47,6 +47,11 @@ class Event(Struct, frozen=True, gc=False):
     mark: str | UnsetType = UNSET
     synthetic: bool | UnsetType = UNSET
 
+    @property
+    def key(self) -> tuple[int, int, int, str]:
+        """Give what the event is known by: (clip instance, loop, frame, kind)."""
+        return self.clip_instance, self.loop, self.frame, self.kind
+
 
 def kept(
     payload: Any,

@@ -284,6 +284,11 @@ class Overlay:
             return held
         return self.scene.roster.get(name)
 
+    def remains_of(self, name: str) -> Remains | None:
+        """Give what is remembered of a dead id as this overlay has it."""
+        kept = self.dead.get(name)
+        return self.scene.remains.get(name) if kept is None and not self.closes else kept
+
     def rig_of(self, character: Character) -> Rig:
         """Give the rig a living character was spawned with."""
         return self.rigs[character.rig].rig

@@ -108,9 +108,7 @@ def _rig_for(scene: Overlay, command: Spawn) -> Rig | Undecided:
 
 def _before(scene: Overlay, name: str) -> Remains:
     """Give what an id's next life must be above."""
-    kept = scene.dead.get(name)
-    if kept is None and not scene.closes:
-        kept = scene.scene.remains.get(name)
+    kept = scene.remains_of(name)
     return scene.floor if kept is None else kept
 
 

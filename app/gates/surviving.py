@@ -92,8 +92,8 @@ def restored(
         if number in instances:
             instances[number], moved = _with_delivered(instances[number], keys_of)
             waited.update((number, loop, frame, kind) for loop, (frame, kind) in moved)
-    gone = {(event.clip_instance, event.loop, event.frame, event.kind) for event in delivered}
-    due = tuple(event for event in before.due if (event.clip_instance, event.loop, event.frame, event.kind) not in gone)
+    gone = {event.key for event in delivered}
+    due = tuple(event for event in before.due if event.key not in gone)
     weight = sum(payload_bytes(kept_payload(kept)) for held in instances.values() for kept in _waiting(held))
     return (
         EventGate(

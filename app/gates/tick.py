@@ -171,8 +171,7 @@ class Gone(Struct, frozen=True, array_like=True, gc=False):
     @property
     def key(self) -> tuple[int, int, int, str]:
         """Give the event's key: (clip instance, loop, frame, kind)."""
-        event = self.event
-        return event.clip_instance, event.loop, event.frame, event.kind
+        return self.event.key
 
 
 class Sealed(Struct, frozen=True, array_like=True):

@@ -166,7 +166,7 @@ def _was_seen(gate: EventGate, key: tuple[int, int, int, str]) -> bool:
 
 def _drop_undone_due(scene: Overlay, name: str, before: Character) -> None:
     """Forget gameplay events of a life that ended, as far as they were accepted in ticks that are undone."""
-    kept = scene.dead.get(name) or (None if scene.closes else scene.scene.remains.get(name))
+    kept = scene.remains_of(name)
     if kept is None or not kept.events.due:
         return
     due = _accepted_due(kept.events.due, before)
@@ -179,13 +179,9 @@ def _drop_undone_due(scene: Overlay, name: str, before: Character) -> None:
 def _accepted_due(due: tuple[Event, ...], before: Character) -> tuple[Event, ...]:
     """Give what was accepted already, and the ends of windows that were open then."""
     waiting = [event for number, held in before.events.instances.items() for event in held.events(number)]
-    accepted = {(event.clip_instance, event.loop, event.frame, event.kind) for event in (*before.events.due, *waiting)}
+    accepted = {event.key for event in (*before.events.due, *waiting)}
     windows = _windows(before)
-    return tuple(
-        event
-        for event in due
-        if (event.clip_instance, event.loop, event.frame, event.kind) in accepted or _is_end_of(event, windows)
-    )
+    return tuple(event for event in due if event.key in accepted or _is_end_of(event, windows))
 
 
 def _note_due(scene: Overlay, name: str, gate: EventGate) -> None:
@@ -261,7 +257,7 @@ def _release(scene: Overlay, name: str, tick: int) -> Given | None:
         scene.put(name, character, replace(character, events=after, revision=character.revision + 1))
         life = character.life
     else:
-        kept = scene.dead.get(name) or (None if scene.closes else scene.scene.remains.get(name))
+        kept = scene.remains_of(name)
         events = [] if kept is None else confirmable(kept.events, tick)
         if kept is None or not events:
             return None
