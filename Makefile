@@ -71,6 +71,7 @@ lock: $(TOOLS) ## Pin the newest versions that pyproject.toml allows, with their
 	$(LOCK) --output-file requirements.lock pyproject.toml
 	$(LOCK) --output-file requirements-test.lock --group test --group tools --constraint requirements.lock pyproject.toml
 	$(LOCK) --output-file requirements-build.lock --group build --constraint requirements-test.lock
+	$(LOCK) --output-file requirements-fuzz.lock --group fuzz
 LOCK = $(BIN)/python -m uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-header --no-annotate
 

@@ -23,7 +23,9 @@ STARTS_TASKS = "app/sequencing/registry.py"
 CATCHES_ALL = "app/main.py"
 SAYS_NOTHING = {"utils", "helpers", "common", "manager", "base"}
 
-MIRRORED_ELSEWHERE: dict[str, tuple[str, str]] = {}
+MIRRORED_ELSEWHERE: dict[str, tuple[str, str]] = {
+    "app/cli/__main__.py": ("tests/test_main.py", "it runs the command line, which every process of a test is"),
+}
 """Modules without a test file of their own name: where they are tested instead, and why."""
 
 PRIVATE_PATH = re.compile(r"(^|[^A-Za-z0-9_.-])/(work|farm|root)/")

@@ -1,0 +1,82 @@
+"""`posegate serve`: checks what the service needs, then serves until told to stop."""
+
+import asyncio
+import socket
+from typing import Annotated
+
+import typer
+
+from app.cli.frame import FAILED, MISUSED, cli, default_of, fail, settings_from
+from app.journal import open_journal
+from app.journal.port import JournalDamaged, JournalUnavailable
+from app.main import serve as serve_until_told
+
+HostOption = Annotated[
+    str | None,
+    typer.Option(envvar="POSEGATE_HOST", help="Address to listen on.", show_default=default_of("host")),
+]
+PortOption = Annotated[
+    int | None,
+    typer.Option(
+        envvar="POSEGATE_PORT",
+        min=0,
+        max=65535,
+        help="Port to listen on; 0 takes a free one.",
+        show_default=default_of("port"),
+    ),
+]
+JournalOption = Annotated[
+    str | None,
+    typer.Option(
+        envvar="POSEGATE_JOURNAL",
+        help="Where decisions are kept: sqlite:PATH, or memory: for trying.",
+        show_default=default_of("journal"),
+    ),
+]
+
+
+@cli.command(
+    epilog="""Examples:
+
+    posegate serve
+
+    posegate serve --port 0 --journal memory:
+
+    POSEGATE_JOURNAL=sqlite:/srv/posegate.db POSEGATE_HOST=0.0.0.0 posegate serve"""
+)
+def serve(host: HostOption = None, port: PortOption = None, journal: JournalOption = None) -> None:
+    """Serve until told to stop (SIGINT, SIGTERM). Prints the address it listens on when it is ready.
+
+    Limits are settings too: each has a POSEGATE_ variable, and GET /v1/info shows them.
+    """
+    settings = settings_from(host=host, port=port, journal=journal)
+    _check_journal(settings.journal)
+    _check_address(settings.host, settings.port)
+    serve_until_told(settings)
+
+
+def _check_journal(url: str) -> None:
+    """Open and close the journal, so that what stands in its way is said in a line and not in a traceback."""
+
+    async def opened_and_closed() -> None:
+        await open_journal(url).close()
+
+    try:
+        asyncio.run(opened_and_closed())
+    except ValueError as error:
+        fail(f"{error}. Give one of these as --journal or POSEGATE_JOURNAL.", MISUSED)
+    except JournalUnavailable as error:
+        fail(f"journal {url} cannot be opened ({error}). Stop what uses it, or give another --journal.", FAILED)
+    except JournalDamaged as error:
+        fail(f"journal {url} is damaged ({error}). Bring back a copy of it, or give another --journal.", FAILED)
+
+
+def _check_address(host: str, port: int) -> None:
+    """Listen for a moment, for the same reason."""
+    try:
+        with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
+            pass
+    except OSError as error:
+        said = error.strerror or str(error)
+        advice = "Give another --host or --port (POSEGATE_HOST, POSEGATE_PORT)."
+        fail(f"cannot listen on {host} port {port} ({said}). {advice}", FAILED)

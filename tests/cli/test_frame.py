@@ -1,0 +1,93 @@
+import asyncio
+import os
+import signal
+
+import pytest
+import typer
+from typer.core import TyperGroup
+
+from app import __version__
+from app.cli import cli, frame
+from tests.support.lines import is_one_line
+from tests.support.recorded import TRACES
+
+HIT = TRACES / "panda3d-hit-interrupt.jsonl"
+
+
+@pytest.mark.parametrize("name", ["serve", "replay", "verify", "openapi"])
+def test_help_shows_examples(call, name):
+    code, shown, _ = call(name, "--help")
+
+    assert code == 0
+    assert "Examples:" in shown
+    assert f"posegate {name} " in shown
+
+
+def test_every_option_has_its_variable():
+    group = typer.main.get_command(cli)
+    assert isinstance(group, TyperGroup)
+    commands = group.commands
+    named = {
+        f"{name} {option.name}": option.envvar
+        for name, command in commands.items()
+        for option in command.params
+        if option.name not in ("help", "traces")
+    }
+
+    assert set(commands) == {"serve", "replay", "verify", "openapi"}
+    assert named
+    assert all(str(variable).startswith("POSEGATE_") for variable in named.values()), named
+
+
+def test_without_a_command_the_help_is_shown(call):
+    code, shown, _ = call()
+
+    assert code == 2
+    assert all(name in shown for name in ("serve", "replay", "verify", "openapi"))
+
+
+def test_the_version_is_shown(call):
+    assert call("--version") == (0, f"posegate {__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("fly",),
+        ("serve", "--port", "high"),
+        ("serve", "--port", "70000"),
+        ("serve", "--journal", "nowhere:"),
+        ("replay",),
+        ("replay", "absent.jsonl"),
+        ("replay", HIT, "--url", "127.0.0.1:8080"),
+        ("replay", HIT, "--scene", "../match"),
+        ("replay", HIT, "--url", "http://127.0.0.1:8080", "--keep", "memory:"),
+        ("verify", "memory:"),
+        ("verify", "sqlite:absent.db"),
+        ("openapi", "--write", "a", "--check", "a"),
+        ("openapi", "--check", "absent.json"),
+    ],
+)
+def test_a_wrong_call_is_told_in_one_line_and_leaves_with_2(call, served, arguments):
+    code, shown, told = call(*arguments)
+
+    assert (code, shown) == (2, "")
+    assert is_one_line(told)
+    assert not served
+
+
+def test_what_runs_is_let_finish_its_business_when_the_process_is_told_to_stop():
+    finished = []
+
+    async def business():
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.Event().wait()
+        finally:
+            finished.append(True)
+
+    with pytest.raises(typer.Exit) as left:
+        frame.run(business)
+
+    assert left.value.exit_code == 128 + signal.SIGTERM
+    assert finished == [True]

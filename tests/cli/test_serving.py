@@ -1,0 +1,51 @@
+import socket
+
+from app.settings import Settings
+from tests.support.lines import is_one_line
+
+
+def test_serve_takes_options_before_variables_before_defaults(call, served, monkeypatch):
+    monkeypatch.setenv("POSEGATE_HOST", "127.0.0.2")
+    monkeypatch.setenv("POSEGATE_PORT", "1")
+
+    code, _, _ = call("serve", "--port", "0", "--journal", "memory:")
+
+    assert code == 0
+    [settings] = served
+    assert (settings.host, settings.port, settings.journal) == ("127.0.0.2", 0, "memory:")
+    assert settings.batch_commands_max == Settings.model_fields["batch_commands_max"].default
+
+
+def test_a_setting_that_cannot_be_is_named_with_its_variable(call, served, monkeypatch):
+    monkeypatch.setenv("POSEGATE_BATCH_COMMANDS_MAX", "0")
+
+    code, _, told = call("serve", "--journal", "memory:")
+
+    assert code == 2
+    assert "POSEGATE_BATCH_COMMANDS_MAX is '0'" in told
+    assert is_one_line(told)
+    assert not served
+
+
+def test_a_port_that_is_taken_is_told_before_anything_is_served(call, served):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, _, told = call("serve", "--port", port, "--journal", "memory:")
+
+    assert code == 1
+    assert f"cannot listen on 127.0.0.1 port {port}" in told
+    assert is_one_line(told)
+    assert not served
+
+
+def test_a_file_that_is_no_journal_is_told_before_anything_is_served(call, served, tmp_path):
+    path = tmp_path / "notes.db"
+    path.write_text("these are notes, not a journal\n" * 100)
+
+    code, _, told = call("serve", "--journal", f"sqlite:{path}")
+
+    assert code == 1
+    assert str(path) in told
+    assert is_one_line(told)
+    assert path.read_text().startswith("these are notes")
+    assert not served
