@@ -9,14 +9,20 @@ from starlette.responses import Response
 
 from app.api import decode
 from app.api.answers import answer_of
-from app.api.deps import members_of, registry_of, scene_in, settings_of
+from app.api.callers import Caller
+from app.api.deps import members_of, scene_in, settings_of, submit
 from app.api.envelope import addressed
 from app.api.problems import ProblemError
 from app.api.scene_contract import BATCH
+from app.api.security import GuardedRoute, allowed, caller_in
 from app.sequencing.mailbox import Addressed
+from app.sequencing.pace import Pace
 from app.settings import Settings
 
-router = APIRouter(prefix="/v1/scenes/{scene}", tags=["commands"])
+router = APIRouter(route_class=GuardedRoute, prefix="/v1/scenes/{scene}", tags=["commands"])
+
+PACED = 64
+"""After how many answers of a batch their rendering looks whether others should run."""
 
 Place = Addressed | ProblemError
 """What stands at one place of a batch: a command to decide, or why it cannot be one."""
@@ -26,21 +32,23 @@ Place = Addressed | ProblemError
 async def batch(request: Request) -> Response:
     """Decide many commands, each on its own; an answer stands where its command stood."""
     settings, scene = settings_of(request), scene_in(request)
-    places = decoded(await members_of(request), settings)
+    places = await decoded(await members_of(request), settings, caller_in(request))
     commands = [place for place in places if not isinstance(place, ProblemError)]
-    results = iter(await registry_of(request).submit(scene, commands))
+    results = iter(await submit(request, scene, commands))
     retry_after = settings.retry_after_s
-    answers = [
-        msgspec.json.encode({"problem": place.body(retry_after=retry_after)})
-        if isinstance(place, ProblemError)
-        else answer_of(next(results), retry_after=retry_after)
-        for place in places
-    ]
+    answers, pace = list[bytes](), Pace()
+    for number, place in enumerate(places, 1):
+        if number % PACED == 0 and pace.is_due:
+            await pace.pause()
+        if isinstance(place, ProblemError):
+            answers.append(msgspec.json.encode({"problem": place.body(retry_after=retry_after)}))
+        else:
+            answers.append(answer_of(next(results), retry_after=retry_after))
     return Response(b'{"answers":[' + b",".join(answers) + b"]}", media_type="application/json")
 
 
-def decoded(body: dict[str, Any], settings: Settings) -> list[Place]:
-    """Give what stands at each place of a batch.
+async def decoded(body: dict[str, Any], settings: Settings, caller: Caller) -> list[Place]:
+    """Give what stands at each place of a batch: a command that its caller may give, or why it is none.
 
     Raises:
         ProblemError: The body is no batch, or one of too many commands.
@@ -54,15 +62,18 @@ def decoded(body: dict[str, Any], settings: Settings) -> list[Place]:
     limit = settings.batch_commands_max
     if len(commands) > limit:
         raise ProblemError("too-large", f"the batch has {len(commands)} commands", at="commands", limit=limit)
-    places: list[Place] = []
+    places, pace = list[Place](), Pace()
     numbers: list[int | None] = []
     decided = 0
     for index, item in enumerate(commands):
+        if pace.is_due:
+            await pace.pause()
         try:
-            place = addressed(item, settings, index=index)
+            place = allowed(caller, addressed(item, settings, index=index))
             places.append(_renumbered(place, numbers) if place.references else place)
         except ProblemError as problem:
-            places.append(problem)
+            # Without the frames it came through, which would all be kept as long as the batch is.
+            places.append(problem.with_traceback(None))
             numbers.append(None)
         else:
             numbers.append(decided)

@@ -53,8 +53,13 @@ def parse(body: bytes, settings: Settings) -> Any:
     """Read a body as JSON: NaN in every spelling is a value, a member that stands twice is an error.
 
     Raises:
-        ProblemError: `malformed-json`, `duplicate-json-key`, or `too-large` for nesting. A lone surrogate is malformed.
+        ProblemError: `malformed-json`, `duplicate-json-key`, or `too-large` for nesting or for values. A lone surrogate
+            is malformed.
     """
+    limit = settings.json_values_max
+    # Reading holds the event loop, for as long as there are values. Each takes two bytes at least.
+    if len(body) > 2 * limit and body.count(b",") + body.count(b"[") + body.count(b"{") > limit:
+        raise ProblemError("too-large", f"the body holds more than {limit} values", limit=limit)
     try:
         return jiter.from_json(body, catch_duplicate_keys=True)
     except ValueError as error:

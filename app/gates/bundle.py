@@ -89,11 +89,11 @@ class Bundled(Fact, frozen=True, tag="bundled"):
     answers: list[Answered]
 
 
-def resolved(command: Command, references: References, answers: list[Any]) -> Command | Undecided:
-    """Put what earlier answers gave in the place of each `{"answer": i}`."""
+def resolved(command: Command, references: References, answers: dict[int, Any]) -> Command | Undecided:
+    """Put what earlier answers gave, those of `answers` by their numbers, in the place of each `{"answer": i}`."""
     given: dict[str, Any] = {}
     for field, index in references.items():
-        value = _given(field, answers[index]) if index < len(answers) else UNSET
+        value = _given(field, answers.get(index))
         if value is UNSET:
             return Undecided(Problem.INVALID, "the answer it refers to gives none", at=field)
         given[field] = value

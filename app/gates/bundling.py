@@ -71,7 +71,8 @@ def apply_bundle(scene: Overlay, bundle: Bundle, fact: Bundled) -> None:
 def _resolved(member: Member, answers: list[Answered]) -> Command | Undecided:
     if not member.references:
         return member.command
-    return resolved(member.command, member.references, [given.answer for given in answers])
+    named = {index: answers[index].answer for index in member.references.values() if index < len(answers)}
+    return resolved(member.command, member.references, named)
 
 
 def granted_in(answers: list[Answered]) -> list[tuple[str, str, int]]:

@@ -1,6 +1,7 @@
 """The candidate: a turn's decisions in order, over an adopted scene that it leaves alone."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from typing import TypeVar
 
 from msgspec import UNSET
 
@@ -15,6 +16,8 @@ from app.gates.settling import apply, settle
 from app.gates.spawning import LIFE_COMMANDS, decide_life, evolve_life
 from app.gates.tick import Tick, Ticked
 from app.gates.ticking import apply_tick, settle_tick
+
+StepsT = TypeVar("StepsT")
 
 
 class Candidate(Overlay):
@@ -45,8 +48,7 @@ class Candidate(Overlay):
     def decide(self, name: str | None, command: Command, mark: Mark | None = None) -> Record | Undecided:
         """Decide one command; when it was accepted the candidate has moved on. An Undecided leaves no trace."""
         if name is None:
-            answer = self._decide_scene(command)
-            return answer if type(answer) is Undecided else self._record(None, command, answer, 0, mark, None)
+            return finished(self.decide_in_steps(command, mark))
         settled = settle(self, name, command)
         if type(settled) is Undecided:
             return settled
@@ -58,7 +60,12 @@ class Candidate(Overlay):
         self.records.append(record)
         return record
 
-    def _decide_scene(self, command: Command) -> Answer | Undecided:
+    def decide_in_steps(self, command: Command, mark: Mark | None = None) -> Generator[None, None, Record | Undecided]:
+        """Decide a command of the whole scene, as `decide`, in steps: a tick may be much work."""
+        answer = yield from self._decide_scene(command)
+        return answer if type(answer) is Undecided else self._record(None, command, answer, 0, mark, None)
+
+    def _decide_scene(self, command: Command) -> Generator[None, None, Answer | Undecided]:
         if type(command) in LIFE_COMMANDS:
             answer = decide_life(self, None, command)
             if type(answer) is not Undecided and type(answer) is not Refused:
@@ -71,14 +78,14 @@ class Candidate(Overlay):
         if not self.exists:
             return decide_life(self, None, command)
         assert type(command) is Tick, f"{type(command).__name__} is for a character"
-        return settle_tick(self, command)
+        return (yield from settle_tick(self, command))
 
     def answer(self, name: str | None, command: Command) -> Answer | Undecided:
         """Say how a command would be decided now; nothing moves on."""
         if type(command) in LIFE_COMMANDS:
             return decide_life(self, name, command)
         point, forgets_after, marks = self.savepoint(), self.forgets_after, self.marks
-        settled = self._decide_scene(command) if name is None else settle(self, name, command)
+        settled = finished(self._decide_scene(command)) if name is None else settle(self, name, command)
         self.go_back(point)
         self.forgets_after, self.marks = forgets_after, marks
         return settled[0] if isinstance(settled, tuple) else settled
@@ -117,6 +124,16 @@ class Candidate(Overlay):
         if mark is not None:
             self.marks[mark.caller, mark.key] = (self.sequence, mark)
         return record
+
+
+def finished(steps: Generator[None, None, StepsT]) -> StepsT:
+    """Take every step, and give what they return."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            result: StepsT = done.value
+            return result
 
 
 def concerned(record: Record) -> Iterator[str]:

@@ -63,8 +63,32 @@ class Token(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     seal: Annotated[str, Meta(max_length=NAME_LENGTH_MAX)] | UnsetType = UNSET
 
 
+class Granted(Struct, frozen=True, array_like=True):
+    """What had been granted in a scene until its seals got another secret, because what came behind was lost.
+
+    `lives` is the newest life of each id, `generations` the newest generation of each layer of the living. An id that
+    is not named had no life above `floor`.
+    """
+
+    floor: int = 0
+    lives: dict[str, int] = {}
+    generations: dict[str, dict[str, int]] = {}
+
+    def has(self, token: Token, life: int) -> bool:
+        """Say whether a token that was granted in `life` is one of these, and not one of the lost."""
+        newest = self.lives.get(token.character, self.floor)
+        if life != newest:
+            return life < newest
+        layers = self.generations.get(token.character)
+        # The life of a dead one was granted whole.
+        return layers is None or token.generation <= layers.get(token.layer, 0)
+
+
 class Sealer:
     """Makes and checks the seals of one scene, under the secret that belongs to the journal.
+
+    After a repair that lost decisions it has a secret of its own; `earlier` is then the sealer from before and what is
+    still valid of what that one granted.
 
     A seal starts with the life it was granted in, so that a token of a former life is recognised as such and
     not mistaken for a forged one.
@@ -72,7 +96,10 @@ class Sealer:
     Bound: the digests begun for `begun_max` layers are kept, so that a seal costs only what is new in it.
     """
 
-    def __init__(self, scene: str, secret: bytes, *, begun_max: int = 16_384) -> None:
+    def __init__(
+        self, scene: str, secret: bytes, *, earlier: "tuple[Sealer, Granted] | None" = None, begun_max: int = 16_384
+    ) -> None:
+        self._earlier = earlier
         keyed = hashlib.blake2b(scene.encode(), key=secret, digest_size=16, person=b"posegate-seal")
 
         def begun(life: int, character: str, layer: str) -> hashlib.blake2b:
@@ -88,7 +115,7 @@ class Sealer:
         return _sealed(self._kept(life, character, layer), life, epoch, generation, from_, to)
 
     def life_of(self, token: Token) -> int | None:
-        """Give the life in which `token` was granted by this journal; None for one that never was."""
+        """Give the life in which `token` was granted by this journal; None for one that never was, or was lost."""
         if token.seal is UNSET or "\0" in f"{token.layer}{token.from_}{token.to}{token.character}":
             return None
         digits, _, _ = token.seal.partition("-")
@@ -98,7 +125,14 @@ class Sealer:
         # Whoever forges layers must not fill the cache: what is not granted here is begun anew.
         begun = self._begun(life, token.character, token.layer)
         genuine = _sealed(begun, life, token.epoch, token.generation, token.from_, token.to)
-        return life if compare_digest(genuine.encode(), token.seal.encode("utf-8", "replace")) else None
+        if compare_digest(genuine.encode(), token.seal.encode("utf-8", "replace")):
+            return life
+        return None if self._earlier is None else self._life_before(*self._earlier, token)
+
+    @staticmethod
+    def _life_before(sealer: "Sealer", granted: Granted, token: Token) -> int | None:
+        life = sealer.life_of(token)
+        return life if life is not None and granted.has(token, life) else None
 
 
 def _sealed(begun: hashlib.blake2b, life: int, epoch: int, generation: int, from_: str, to: str) -> str:

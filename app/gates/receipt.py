@@ -4,6 +4,7 @@ Source: contract, section 8, "Idempotency".
 """
 
 import hashlib
+from collections import OrderedDict
 
 import msgspec
 from msgspec import Struct
@@ -52,27 +53,29 @@ class Receipts:
     def __init__(self, *, kept: int, kept_ms: int) -> None:
         self._kept = kept
         self._kept_ms = kept_ms
-        self._callers: dict[str, dict[bytes, Receipt]] = {}
+        # An ordinary dictionary would look for its first item behind all those that were let go of before it.
+        self._callers: dict[str, OrderedDict[bytes, Receipt]] = {}
 
     def find(self, caller: str, key: bytes, *, at: int) -> Receipt | None:
         """Give the receipt of a key that is still kept at time `at`."""
-        receipt = self._callers.get(caller, {}).get(key)
+        held = self._callers.get(caller)
+        receipt = None if held is None else held.get(key)
         return receipt if receipt is not None and at - receipt.at <= self._kept_ms else None
 
     def keep(self, mark: Mark, *, sequence: int, at: int) -> None:
         """Remember a decision, and let go of what is beyond the bounds."""
-        held = self._callers.setdefault(mark.caller, {})
+        held = self._callers.setdefault(mark.caller, OrderedDict())
         held.pop(mark.key, None)
         held[mark.key] = Receipt(mark.fingerprint, sequence, at)
         while len(held) > self._kept or at - next(iter(held.values())).at > self._kept_ms:
-            del held[next(iter(held))]
+            held.popitem(last=False)
 
     def expire(self, *, at: int) -> None:
         """Let go of every receipt whose time is over, of silent callers too."""
         for caller in list(self._callers):
             held = self._callers[caller]
             while held and at - next(iter(held.values())).at > self._kept_ms:
-                del held[next(iter(held))]
+                held.popitem(last=False)
             if not held:
                 del self._callers[caller]
 
@@ -90,9 +93,9 @@ class Receipts:
         return min((next(iter(held.values())).sequence for held in self._callers.values() if held), default=None)
 
     def dump(self) -> dict[str, dict[bytes, Receipt]]:
-        """Give everything, to be stored."""
-        return self._callers
+        """Give everything, to be stored. Do not change it."""
+        return dict(self._callers)
 
     def restore(self, callers: dict[str, dict[bytes, Receipt]]) -> None:
         """Take back what `dump` gave."""
-        self._callers = callers
+        self._callers = {caller: OrderedDict(held) for caller, held in callers.items()}

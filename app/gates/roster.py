@@ -23,7 +23,7 @@ def thaw(blob: bytes) -> Character:
 class Roster:
     """Living characters by id. What a reader got never changes; `put` replaces a reference.
 
-    Bound:     `hot_max` live values; the longest untouched one goes to sleep as bytes.
+    Bound:     `hot_max` live values, once `cool` was called often enough after `put`.
     Order:     of names in `names`, ascending by code point.
     Senders:   one, the scene's sequencer.  Thread-safe: no.
     """
@@ -33,6 +33,7 @@ class Roster:
         self._hot: dict[str, Character] = {}
         self._asleep: dict[str, bytes | None] = {}
         self._names: list[str] | None = None
+        self._sizes: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._asleep)
@@ -56,9 +57,23 @@ class Roster:
         hot = self._hot
         hot.pop(name, None)
         hot[name] = character
-        if len(hot) > self._hot_max:
+
+    def cool(self, at_most: int) -> None:
+        """Let the longest untouched go to sleep, as far as there are more live values than the bound and `at_most`."""
+        hot = self._hot
+        for _ in range(min(at_most, len(hot) - self._hot_max)):
             sleeper = next(iter(hot))
             self._asleep[sleeper] = _encode(hot.pop(sleeper))
+            self._sizes.pop(sleeper, None)
+
+    def note_sizes(self, sizes: dict[str, int]) -> None:
+        """Keep how large live values are at most, bytes, as long as they are live."""
+        self._sizes.update((name, size) for name, size in sizes.items() if name in self._hot)
+
+    def size(self, name: str) -> int | None:
+        """Give how large a living character's stored form is at most, bytes; None where nobody knows."""
+        blob = self._asleep.get(name)
+        return self._sizes.get(name) if blob is None else len(blob)
 
     def load(self, name: str, blob: bytes) -> None:
         """Add a character that is asleep."""
@@ -69,12 +84,14 @@ class Roster:
         """Let go of a character whose life ended."""
         del self._asleep[name]
         self._hot.pop(name, None)
+        self._sizes.pop(name, None)
         self._names = None
 
     def clear(self) -> None:
         """Let go of all."""
         self._asleep.clear()
         self._hot.clear()
+        self._sizes.clear()
         self._names = None
 
     def blob(self, name: str) -> bytes | None:

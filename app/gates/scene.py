@@ -21,12 +21,16 @@ ENTRIES_TIDY = 4_096
 """How many agenda entries a scene holds before it looks which of them came to nothing."""
 
 
+COOLED_MAX = 1_024
+"""How many characters go to sleep at one adoption, which nothing interrupts: about 5 ms."""
+
+
 class Bounds(Struct, frozen=True):
     """What a scene may hold.
 
-    Live values, remembered dead ids, receipts a caller, and how long those are kept (ms); how many sealed ticks it can
-    roll back, how many ticks ahead it holds requests, how many a tick, and after how many events that were delivered in
-    one tick it gives up rolling back.
+    Live values, remembered dead ids, receipts a caller, and how long those are kept (ms); living characters, and the
+    bytes of one in its stored form; how many sealed ticks it can roll back, how many ticks ahead it holds requests, how
+    many a tick and in all, and after how many events that were delivered in one tick it gives up rolling back.
     """
 
     hot_characters_max: int = 4096
@@ -34,9 +38,12 @@ class Bounds(Struct, frozen=True):
     receipts_max: int = 10_000
     receipts_ms: int = 600_000
     rigs_max: int = 1_000
+    characters_max: int = 1_000_000
+    character_bytes_max: int = 4_194_304
     rollback_ticks: int = 64
     tick_window: int = 64
     tick_requests_max: int = 4_096
+    scene_requests_max: int = 8_192
     tick_deliveries_max: int = 65_536
 
 
@@ -137,6 +144,8 @@ class Scene:
             self.receipts.forget(after=overlay.forgets_after)
         for sequence, mark in overlay.marks.values():
             self.receipts.keep(mark, sequence=sequence, at=overlay.at)
+        self.roster.note_sizes(overlay.sizes)
+        self.roster.cool(COOLED_MAX)
 
     def _adopt_ticks(self, overlay: "Overlay") -> None:
         if overlay.starts_tick:
@@ -237,7 +246,8 @@ class Overlay:
     that were held before and of which nothing remains: all of them when it `closes` the scene, and those that fold into
     the floor when it is adopted. `tick` is the one being open; `before`, `newborn` and `delivered` are the scene's,
     as far as this turn adds to them, or all there is when it `starts_tick`. `refusals` are those of single commands, to
-    be tallied, and `born` are the ids whose life began. Receipts of sequences above `forgets_after` are forgotten.
+    be tallied, `born` the ids whose life began, `sizes` the most bytes of who grew. Receipts of sequences above
+    `forgets_after` are forgotten. A scene that does not exist begins only when it `may_begin`.
     """
 
     def __init__(self, scene: Scene, at: int) -> None:
@@ -252,6 +262,7 @@ class Overlay:
         self.closes = False
         self.gone: list[str] = []
         self.exists = scene.state.exists
+        self.may_begin = True
         self.ticks = scene.ticks
         self.tick = scene.ticks.sealed + 1
         self.moment = self._moment()
@@ -263,6 +274,7 @@ class Overlay:
         self.due: list[tuple[int, str]] = []
         self.refusals: list[tuple[str, Command, Refused]] = []
         self.born: list[str] = []
+        self.sizes: dict[str, int] = {}
         self.has_noted = False
         self.forgets_after: int | None = None
         self.marks: dict[tuple[str, bytes], tuple[int, Mark]] = {}
@@ -292,6 +304,11 @@ class Overlay:
     def rig_of(self, character: Character) -> Rig:
         """Give the rig a living character was spawned with."""
         return self.rigs[character.rig].rig
+
+    @property
+    def population(self) -> int:
+        """Count the living; those who died and were born again in this overlay count twice until it is adopted."""
+        return (0 if self.closes else len(self.scene.roster)) + len(self.born) - len(self.dead)
 
     def put(self, name: str, before: Character, after: Character) -> None:
         """Replace a living character; while ticks run, what it was when the open tick began is kept."""

@@ -18,10 +18,11 @@ from app.gates.closing import (
     put_instance,
 )
 from app.gates.consequence import Consequences
-from app.gates.decision import Command, Fact, Refused, Undecided
+from app.gates.decision import Command, Fact, Problem, Refused, Undecided
 from app.gates.delivering import note_delivered, note_returned
 from app.gates.event_commands import CommitLoop, Covered, Enqueue, Play, Retire
 from app.gates.graph import SubmitCandidate
+from app.gates.growth import GROWING, outgrows
 from app.gates.lives import Despawn, Despawned
 from app.gates.pair import with_returned
 from app.gates.rig import Rig, is_immediate
@@ -76,6 +77,9 @@ def settle(scene: Overlay, name: str, command: Command, link: int | None = None)
     if type(answer) is Undecided:
         return answer
     after = before.evolve(command, answer, rig, at=scene.at)
+    if kind in GROWING and outgrows(scene, name, command, answer, after):
+        limit = scene.scene.bounds.character_bytes_max
+        return Undecided(Problem.TOO_LARGE, f"{name!r} would be larger than {limit} bytes; acknowledge, retire, commit")
     scene.put(name, before, after)
     if kind not in _FOLLOWED or _leads_nowhere(scene, command, answer, before, rig):
         return answer, after.revision, None

@@ -50,6 +50,9 @@ def decide_life(scene: Overlay, name: str | None, command: Command) -> Answer | 
             raise AssertionError(f"no gate takes {type(command).__name__}")
 
 
+_NO_ROOM = Undecided(Problem.TOO_LARGE, "there are as many scenes as there may be; close one that is over")
+
+
 def _refusal_of_life(scene: Overlay, command: Spawn | Despawn, life: int, shown: int | None = None) -> Refused | None:
     if command.life is not UNSET and command.life != life:
         return Refused(LifeRefusal.STALE_LIFE, at="life", by={"life": life if shown is None else shown})
@@ -59,6 +62,8 @@ def _refusal_of_life(scene: Overlay, command: Spawn | Despawn, life: int, shown:
 
 
 def _decide_rig(scene: Overlay, command: DeclareRig) -> Answer | Undecided:
+    if not scene.exists and not scene.may_begin:
+        return _NO_ROOM
     held = scene.rigs.get(command.name)
     if held is not None and held.rig == command.rig:
         return RigDeclared(False)
@@ -79,12 +84,16 @@ def _decide_spawn(scene: Overlay, name: str, character: Character | None, comman
         return Undecided(Problem.UNKNOWN_SCENE, detail)
     if refused is not None:
         return refused
+    if not scene.exists and not scene.may_begin:
+        return _NO_ROOM
     rig = _rig_for(scene, command)
     if isinstance(rig, Undecided):
         return rig
     unknown = [graph for graph in command.graphs if graph not in rig.graphs]
     if unknown:
         return Undecided(Problem.INVALID, f"the rig has no graph {unknown[0]!r}", at=f"graphs.{unknown[0]}")
+    if character is None and scene.population >= scene.scene.bounds.characters_max:
+        return Undecided(Problem.TOO_LARGE, f"a scene holds at most {scene.scene.bounds.characters_max} characters")
     if character is None:
         return Spawned(life, True, newborn(command, rig, before, at=scene.at))
     if character.declared != declaration(command, rig):

@@ -4,7 +4,7 @@ Source: contract, section 8, "Ticks".
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import Any
 
 import msgspec
@@ -42,8 +42,11 @@ Held = dict[int, dict[RequestKey, Request]]
 _digested = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
-def settle_tick(scene: Overlay, tick: Tick) -> Answer:
-    """Decide a tick. A part that is refused changes nothing; when all are, the overlay is what it was."""
+def settle_tick(scene: Overlay, tick: Tick) -> Generator[None, None, Answer]:
+    """Decide a tick, a step for each request that is sealed; the answer is what the steps return.
+
+    A part that is refused changes nothing; when all are, the overlay is what it was. Between two steps it is neither.
+    """
     if tick.holder is not UNSET and not scene.holds(tick.holder):
         return Refused(LifeRefusal.HOLDER_LOST, at="holder")
     before, fact = scene.ticks, Ticked()
@@ -59,7 +62,7 @@ def settle_tick(scene: Overlay, tick: Tick) -> Answer:
     if tick.seal is not UNSET:
         refusal = _refusal_of_seal(scene, tick.seal)
         if refusal is None:
-            fact = replace(fact, seal=_seal(scene, tick.seal))
+            fact = replace(fact, seal=(yield from _seal(scene, tick.seal)))
         else:
             refused["seal"] = refusal
     if tick.confirm is not UNSET:
@@ -127,7 +130,8 @@ def _refusal_of_request(
     key = (request.source, request.number)
     if key in taken:
         return Refused(TickRefusal.DUPLICATE, at="number")
-    if counts.get(tick, 0) >= bounds.tick_requests_max or (tick not in counts and len(counts) >= bounds.tick_window):
+    is_full = counts.get(tick, 0) >= bounds.tick_requests_max or len(taken) >= bounds.scene_requests_max
+    if is_full or (tick not in counts and len(counts) >= bounds.tick_window):
         return Refused(TickRefusal.QUEUE_FULL, at="tick")
     taken.add(key)
     counts[tick] = counts.get(tick, 0) + 1
@@ -154,13 +158,16 @@ def _refusal_of_seal(scene: Overlay, tick: int) -> Refused | None:
     return None
 
 
-def _seal(scene: Overlay, through: int) -> TickSealed:
+def _seal(scene: Overlay, through: int) -> Generator[None, None, TickSealed]:
     """Apply the requests of every tick up to one, tick by tick, the highest priority of each tick last."""
     ticks: list[TickApplied] = []
     while (tick := _next_tick(scene, through)) is not None:
         scene.open_tick(tick)
         requests = sorted(scene.ticks.held.get(tick, {}).values(), key=_order)
-        applied = [_settle_request(scene, request) for request in requests]
+        applied = []
+        for request in requests:
+            applied.append(_settle_request(scene, request))
+            yield
         expired = _expire(scene, tick)
         ticks.append(TickApplied(tick, applied, expired))
         _end_tick(scene, tick, applied)

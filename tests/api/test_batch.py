@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from app.api.batch import decoded
+from app.api.callers import ANYBODY
 from app.api.problems import ProblemError
 from app.sequencing.mailbox import Addressed
 from app.settings import Settings
@@ -98,12 +99,14 @@ def test_a_place_that_holds_no_command_says_what_it_lacks(call: Caller, command:
     assert at is None or place == at
 
 
-def test_a_batch_of_one_command_too_many_is_too_large_as_a_whole():
+async def test_a_batch_of_one_command_too_many_is_too_large_as_a_whole():
     settings = Settings(journal="memory:", batch_commands_max=2)
 
-    assert all(isinstance(place, Addressed) for place in decoded({"commands": [dict(RUN), dict(RUN)]}, settings))
+    assert all(
+        isinstance(place, Addressed) for place in await decoded({"commands": [dict(RUN), dict(RUN)]}, settings, ANYBODY)
+    )
     with pytest.raises(ProblemError) as raised:
-        decoded({"commands": [dict(RUN)] * 3}, settings)
+        await decoded({"commands": [dict(RUN)] * 3}, settings, ANYBODY)
 
     assert (raised.value.name, raised.value.at, raised.value.limit) == ("too-large", "commands", 2)
 

@@ -154,3 +154,14 @@ def test_a_name_is_kept_exactly(call: Caller, door: str, text: str):
     call.through(door, "begin", json.dumps({"layer": "face", "target": text}))
 
     assert call.inspect()["layers"]["face"]["pending"]["to"] == text
+
+
+@pytest.mark.parametrize("text", ["[],", "{},", "1,"])
+def test_a_body_of_too_many_values_is_not_read(call: Caller, text: str):
+    limit = Settings.model_fields["json_values_max"].default
+
+    few = call.ask("POST", "batch", f'{{"commands": [{text * 1000}0], "x": 1}}'.encode())
+    many = call.ask("POST", "batch", f'{{"commands": [{text * limit}0]}}'.encode())
+
+    assert few.problem[0] == "invalid"
+    assert (many.problem[:2], many.body["limit"]) == (("too-large", 413), limit)

@@ -40,7 +40,7 @@ def test_a_bundle_names_no_life_its_commands_do():
 def test_a_reference_becomes_what_the_answer_gives(command: Command, field: str, answer: Any, expected: Any):
     wanted = Begin(layer="face", target="Cry", holder=TOKEN) if expected is None else expected
 
-    assert resolved(command, {field: 1}, [None, answer]) == wanted
+    assert resolved(command, {field: 1}, {0: None, 1: answer}) == wanted
 
 
 @pytest.mark.parametrize(
@@ -56,20 +56,20 @@ def test_a_reference_becomes_what_the_answer_gives(command: Command, field: str,
     ],
 )
 def test_a_reference_to_an_answer_that_gives_none_is_invalid_at_its_field(command: Command, field: str, answer: Any):
-    undecided = resolved(command, {field: 0}, [answer])
+    undecided = resolved(command, {field: 0}, {0: answer})
 
     assert isinstance(undecided, Undecided)
     assert (undecided.problem, undecided.at) == (Problem.INVALID, field)
 
 
 def test_a_reference_to_what_was_not_answered_yet_is_invalid():
-    assert isinstance(resolved(COMPLETE, {"token": 1}, [GRANTED]), Undecided)
+    assert isinstance(resolved(COMPLETE, {"token": 1}, {0: GRANTED}), Undecided)
 
 
 def test_a_command_without_references_stays_the_one_it_is():
     command = RequestGraph(name="A")
 
-    assert resolved(command, {}, []) is command
+    assert resolved(command, {}, {}) is command
 
 
 def test_a_member_refers_to_nothing_unless_told():

@@ -4,7 +4,7 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from app.gates.identity import Sealer, Token, has_control_characters, is_identifier
+from app.gates.identity import Granted, Sealer, Token, has_control_characters, is_identifier
 
 SECRET = b"a secret of thirty-two bytes    "
 SEALER = Sealer("room", SECRET)
@@ -110,3 +110,52 @@ def test_a_seal_belongs_to_one_scene_and_one_journal():
     assert Sealer("hall", SECRET).life_of(token) is None
     assert Sealer("room", SECRET[::-1]).life_of(token) is None
     assert Sealer("room", SECRET).life_of(token) == 1
+
+
+def granted_as(sealer: Sealer, life: int, generation: int, who: str = "hero", layer: str = "base") -> Token:
+    fields = (who, layer, 1, generation, "Idle", "Hit")
+    return Token(*fields, sealer.seal(life, *fields))
+
+
+KEPT = Granted(floor=3, lives={"hero": 5, "ghost": 4}, generations={"hero": {"base": 7}})
+
+
+@pytest.mark.parametrize(
+    ("token", "life"),
+    [
+        (granted_as(SEALER, 5, 7), 5),
+        (granted_as(SEALER, 5, 8), None),
+        (granted_as(SEALER, 6, 1), None),
+        (granted_as(SEALER, 4, 90), 4),
+        (granted_as(SEALER, 5, 1, layer="face"), None),
+        (granted_as(SEALER, 4, 90, who="ghost"), 4),
+        (granted_as(SEALER, 5, 1, who="ghost"), None),
+        (granted_as(SEALER, 3, 90, who="forgotten"), 3),
+        (granted_as(SEALER, 4, 1, who="forgotten"), None),
+    ],
+)
+def test_behind_a_new_secret_only_what_had_been_granted_is_known(token: Token, life: int | None):
+    sealer = Sealer("room", b"another secret of 32 bytes      ", earlier=(SEALER, KEPT))
+
+    assert SEALER.life_of(token) is not None
+    assert sealer.life_of(token) == life
+
+
+def test_a_new_secret_seals_otherwise_and_knows_its_own():
+    sealer = Sealer("room", b"another secret of 32 bytes      ", earlier=(SEALER, KEPT))
+    token = granted_as(sealer, 5, 8)
+
+    assert token != granted_as(SEALER, 5, 8)
+    assert sealer.life_of(token) == 5
+    assert SEALER.life_of(token) is None
+
+
+def test_each_of_several_new_secrets_is_bounded_by_those_behind_it():
+    second = Sealer("room", b"second secret of thirty-two byte", earlier=(SEALER, KEPT))
+    kept = Granted(lives={"hero": 5}, generations={"hero": {"base": 6}})
+    third = Sealer("room", b"third secret of thirty-two bytes", earlier=(second, kept))
+
+    assert third.life_of(granted_as(SEALER, 5, 6)) == 5
+    assert third.life_of(granted_as(SEALER, 5, 7)) is None
+    assert third.life_of(granted_as(second, 5, 6)) == 5
+    assert third.life_of(granted_as(second, 5, 7)) is None

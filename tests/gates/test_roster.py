@@ -14,6 +14,7 @@ def filled(hot_max: int, *names: str) -> Roster:
     roster = Roster(hot_max=hot_max)
     for at, name in enumerate(names):
         roster.put(name, character(at))
+        roster.cool(1)
     return roster
 
 
@@ -37,9 +38,23 @@ def test_a_touched_one_stays_awake():
     roster.put("a", character(9))
 
     roster.put("c", character(2))
+    roster.cool(1)
 
     assert roster.get("a") is roster.get("a")
     assert roster.get("b") is not roster.get("b")
+
+
+def test_only_so_many_go_to_sleep_at_once():
+    roster = Roster(hot_max=1)
+    for at, name in enumerate("abcde"):
+        roster.put(name, character(at))
+
+    roster.cool(2)
+    awake = [name for name in "abcde" if roster.get(name) is roster.get(name)]
+    roster.cool(9)
+
+    assert awake == ["c", "d", "e"]
+    assert [name for name in "abcde" if roster.get(name) is roster.get(name)] == ["e"]
 
 
 def test_blobs_are_the_same_awake_and_asleep():

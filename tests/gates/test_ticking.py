@@ -296,6 +296,16 @@ def test_the_requests_of_one_tick_are_bounded_and_each_tick_has_its_own_room():
     room.check()
 
 
+def test_all_the_requests_that_wait_are_bounded_too():
+    room = Played(bounds=Bounds(tick_requests_max=2, scene_requests_max=3))
+    room.spawn()
+
+    ticked = room.tick(requests=[request(tick, RUN, number=10 * tick + turn) for tick in (2, 3) for turn in range(2)])
+
+    assert queued(ticked) == ["queued", "queued", "queued", "queue_full"]
+    room.check()
+
+
 def test_before_the_first_seal_requests_may_be_for_any_tick_but_not_for_more_ticks_than_the_window():
     room = small()
     far = [request(tick, RUN, number=tick) for tick in (7, 1_000, 2**52, 12)]

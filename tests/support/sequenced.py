@@ -12,12 +12,14 @@ from app.gates.scene import Scene
 from app.gates.transition import Begin
 from app.journal.codec import decode_entry
 from app.journal.port import START, Journal
+from app.sequencing.census import Census
 from app.sequencing.mailbox import Addressed, Decided, Earlier, Result, Submission
 from app.sequencing.registry import Registry
 from app.sequencing.sequencer import Sequencer
 from app.sequencing.store import bounds_of
 from app.settings import Settings
 from app.telemetry.metrics import Metrics
+from app.telemetry.tracing import Tracing
 
 Reply = asyncio.Future[list[Result | Earlier]]
 
@@ -41,7 +43,9 @@ class Node:
 
     def __init__(self, journal: Journal, clock: Clock | None = None, **settings: Any) -> None:
         self.clock = clock or Clock()
-        self.sequencer = Sequencer("room", journal, Settings(**settings), self.clock, Metrics())
+        self.sequencer = Sequencer(
+            "room", journal, Settings(**settings), self.clock, Metrics(), Tracing(), Census(journal, 1_000)
+        )
 
     @property
     def scene(self) -> Scene:

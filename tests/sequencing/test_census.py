@@ -1,0 +1,67 @@
+"""The census: no more scenes begin than there may be, and one that ended makes room."""
+
+from app.gates.decision import Problem, Undecided
+from app.gates.lives import CloseScene, DeclareRig, Despawn, Spawn
+from app.gates.rig import default_rig
+from app.journal.memory import MemoryJournal
+from app.sequencing import census as census_module
+from app.sequencing.census import Census
+from app.sequencing.mailbox import Addressed, Decided
+from app.sequencing.registry import Registry
+from app.settings import Settings
+
+
+async def spawned(registry: Registry, scene: str) -> bool:
+    [result] = await registry.submit(scene, [Addressed("hero", Spawn())])
+    if isinstance(result, Undecided):
+        assert result.problem is Problem.TOO_LARGE
+    return isinstance(result, Decided)
+
+
+async def test_a_scene_too_many_does_not_begin_and_the_others_go_on():
+    journal, settings = MemoryJournal(), Settings(journal="memory:", scenes_max=2)
+    registry = Registry(journal, settings)
+
+    assert [await spawned(registry, scene) for scene in ("a", "b", "c", "b", "c")] == [True, True, False, True, False]
+    [rig] = await registry.submit("c", [Addressed(None, DeclareRig(name="r", rig=default_rig()))])
+    assert isinstance(rig, Undecided)
+    assert await journal.scenes(after="", limit=9) == ["a", "b"]
+
+    await registry.submit("a", [Addressed(None, CloseScene())])
+    assert await spawned(registry, "c")
+    await registry.close()
+
+
+async def test_the_scenes_of_before_a_restart_count(monkeypatch):
+    monkeypatch.setattr(census_module, "PAGE_SCENES", 1)
+    journal, settings = MemoryJournal(), Settings(journal="memory:", scenes_max=3)
+    registry = Registry(journal, settings)
+    for scene in ("a", "b", "c"):
+        assert await spawned(registry, scene)
+    await registry.close()
+    journal._is_closed = False
+
+    again = Registry(journal, settings)
+
+    assert not await spawned(again, "d")
+    assert await spawned(again, "a")
+    await again.close()
+
+
+async def test_a_despawn_ends_no_scene():
+    registry = Registry(MemoryJournal(), Settings(journal="memory:", scenes_max=1))
+    await spawned(registry, "a")
+    await registry.submit("a", [Addressed("hero", Despawn())])
+
+    assert not await spawned(registry, "b")
+    await registry.close()
+
+
+async def test_nothing_is_counted_before_it_is_asked_for():
+    census = Census(MemoryJournal(), 1)
+
+    census.note(before=False, after=True)
+
+    assert await census.has_room()
+    census.note(before=False, after=True)
+    assert not await census.has_room()
