@@ -5,12 +5,13 @@ from starlette.responses import Response
 
 from app.api.contract import describes
 from app.api.deps import decided_by
+from app.api.security import GuardedRoute
 from app.gates.event_commands import Acknowledge, CommitLoop, Covered, Enqueue, Play, Retire
 from app.gates.graph import RequestGraph, SubmitCandidate, WithdrawGraph
 from app.gates.parameter import CommitParameters
 from app.gates.transition import Begin, Cancel, Complete, Fail
 
-router = APIRouter(prefix="/v1/scenes/{scene}/characters/{character}", tags=["commands"])
+router = APIRouter(route_class=GuardedRoute, prefix="/v1/scenes/{scene}/characters/{character}", tags=["commands"])
 
 
 @router.post("/begin", openapi_extra=describes(Begin))

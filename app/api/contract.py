@@ -155,13 +155,15 @@ def describes(command: type[Command]) -> dict[str, Any]:
     }
 
 
-def takes(model: type[BaseModel]) -> dict[str, Any]:
-    """Describe a body that is a pydantic model, for a route that decodes it itself."""
+def takes(model: type[BaseModel], *, keyed: bool = True, example: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Describe a body that is a pydantic model, for a route that decodes it itself; `keyed` when it takes a key."""
     name = str(model.model_config.get("title", model.__name__))
     body: dict[str, Any] = {"schema": {"$ref": REF.format(name=name)}}
-    if name.lower() in EXAMPLES:
-        body["examples"] = {name.lower(): {"value": EXAMPLES[name.lower()]}}
-    return {"parameters": [KEY], "requestBody": {"required": True, "content": {"application/json": body}}}
+    shown = EXAMPLES.get(name.lower(), example)
+    if shown is not None:
+        body["examples"] = {name.lower(): {"value": shown}}
+    parameters = [KEY] if keyed else []
+    return {"parameters": parameters, "requestBody": {"required": True, "content": {"application/json": body}}}
 
 
 def with_member_names(value: Any) -> Any:

@@ -9,8 +9,10 @@ from app.api import decode
 from app.api.answers import answer_response
 from app.api.bodies import IDENTIFIER_PATTERN
 from app.api.problems import ProblemError
-from app.gates.decision import Command
+from app.api.security import allowed, caller_in, security_of
+from app.gates.decision import Command, Refused
 from app.gates.identity import is_identifier
+from app.sequencing.mailbox import Addressed, Decided, Result
 from app.sequencing.registry import Actor, Opened, Registry
 from app.settings import Settings
 
@@ -129,6 +131,34 @@ def scene_in(request: Request) -> str:
 
 async def decided_by(name: str, request: Request) -> Response:
     """Decode the body as the command `name`, have the character in the path decide it, and answer."""
-    actor, key = actor_in(request), key_of(request)
+    actor = actor_in(request)
     command: Command = decode.command(name, await members_of(request), settings_of(request))
-    return answer_response(await actor.submit(command, key=key))
+    return answer_response(await submitted(request, actor, command))
+
+
+async def submitted(request: Request, actor: Actor, command: Command) -> Result:
+    """Have a character decide a command that its caller may give, under the request's key.
+
+    Raises:
+        ProblemError: `forbidden`, `too-many-requests`, or an `invalid` key. Nothing was decided.
+    """
+    addressed = allowed(caller_in(request), Addressed(actor.character, command, key_of(request)))
+    [result] = await submit(request, actor.scene, [addressed])
+    return result
+
+
+async def submit(request: Request, scene: str, commands: list[Addressed]) -> list[Result]:
+    """Have commands that were allowed decided for the caller of a request, within what it may have recorded.
+
+    Raises:
+        ProblemError: `too-many-requests`. Nothing was decided.
+    """
+    caller, quota = caller_in(request), security_of(request.scope).quota
+    quota.require_refusals(caller)
+    if len(commands) > 1:
+        quota.take(caller, len(commands) - 1)
+    results = await registry_of(request).submit(scene, commands, caller=caller.name)
+    quota.note_refusals(
+        caller, sum(type(result) is Decided and type(result.record.answer) is Refused for result in results)
+    )
+    return results

@@ -9,8 +9,9 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from app import __version__
 from app.api.deps import RegistryDep, settings_of
 from app.api.problems import KINDS, ProblemError
+from app.api.security import GuardedRoute
 
-router = APIRouter(tags=["operations"])
+router = APIRouter(route_class=GuardedRoute, tags=["operations"])
 
 
 class Alive(BaseModel):
@@ -43,8 +44,8 @@ async def livez() -> Alive:
 
 @router.get("/readyz", response_model=Ready, responses={503: {"model": Ready, "description": "Not ready."}})
 async def readyz(registry: RegistryDep) -> Response:
-    """Say whether the service takes commands."""
-    reasons = ["draining"] if registry.is_draining else []
+    """Say whether new commands are welcome here, and why not: `draining`, `journal-unavailable` or `memory-full`."""
+    reasons = registry.readiness.reasons()
     return JSONResponse(Ready(ready=not reasons, reasons=reasons).model_dump(), status_code=503 if reasons else 200)
 
 

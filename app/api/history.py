@@ -12,6 +12,7 @@ from app.api.answers import shown
 from app.api.deps import OpenedDep, RegistryDep, SceneName
 from app.api.inspect import After, Limit, page_size
 from app.api.problems import ProblemError
+from app.api.security import GuardedRoute
 from app.gates.bundle import Bundle
 from app.gates.candidate import concerned
 from app.gates.catalogue import COMMANDS, outcome_of, refusal_of, word_of
@@ -22,7 +23,7 @@ from app.gates.scene import Record
 from app.gates.tick import Tick
 from app.gates.transition import Begin, Cancel, Complete, Fail
 
-router = APIRouter(prefix="/v1/scenes/{scene}", tags=["inspection"])
+router = APIRouter(route_class=GuardedRoute, prefix="/v1/scenes/{scene}", tags=["inspection"])
 
 SCANNED_MAX = 20_000
 """How many decisions one page looks at before it gives what it found and says where to go on."""

@@ -9,14 +9,16 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from app.api.answers import iso
+from app.api.callers import Caller, Role
 from app.api.deps import CharacterName, OpenedDep, RegistryDep, SceneName, settings_of
 from app.api.problems import ProblemError
+from app.api.security import GuardedRoute, caller_in
 from app.api.views import CharacterView, ParametersView, character_view, parameters_view, rig_shown
 from app.gates.character import Character
-from app.gates.identity import NUMBER_MAX
-from app.sequencing.registry import Opened
+from app.gates.identity import NAME_LENGTH_MAX, NUMBER_MAX
+from app.sequencing.registry import Opened, Registry
 
-router = APIRouter(prefix="/v1/scenes", tags=["inspection"])
+router = APIRouter(route_class=GuardedRoute, prefix="/v1/scenes", tags=["inspection"])
 
 Cursor = Annotated[str, Query(max_length=128, description="Names after this one: `next` of the page before.")]
 Limit = Annotated[int | None, Query(ge=1, le=1_000_000, description="Most items; the service has a limit of its own.")]
@@ -99,10 +101,27 @@ def alive(opened: Opened, name: str) -> Character:
 
 @router.get("")
 async def scenes(request: Request, registry: RegistryDep, cursor: Cursor = "", limit: Limit = None) -> ScenesPage:
-    """List scenes by name."""
+    """List the scenes that the caller sees, by name."""
     most = page_size(request, limit)
-    names = await registry.scenes(after=cursor, limit=most + 1)
+    names = await seen_scenes(registry, caller_in(request), after=cursor, limit=most + 1)
     return ScenesPage(scenes=names[:most], next=names[most - 1] if len(names) > most else None)
+
+
+async def seen_scenes(registry: Registry, caller: Caller, *, after: str, limit: int) -> list[str]:
+    """Give at most `limit` names of scenes above `after` that a caller sees, ascending; walk over no others."""
+    if caller.role is not Role.SERVER:
+        return await registry.scenes(after=after, limit=limit)
+    seen: list[str] = []
+    for prefix in sorted(caller.prefixes):
+        below = max(after, _below(prefix), seen[-1] if seen else "")
+        names = await registry.scenes(after=below, limit=limit - len(seen)) if len(seen) < limit else []
+        seen += [name for name in names if name.startswith(prefix)]
+    return seen
+
+
+def _below(prefix: str) -> str:
+    """Give a text that lies below every scene whose name starts with `prefix`, and above every shorter one's."""
+    return prefix[:-1] + chr(ord(prefix[-1]) - 1) + "~" * NAME_LENGTH_MAX if prefix else ""
 
 
 @router.get("/{scene}")

@@ -10,8 +10,20 @@ from app.api import decode
 from app.api.answers import answer_response, decided
 from app.api.bodies import DespawnBody, RigBody, SpawnBody
 from app.api.contract import KEYED, refuses, takes
-from app.api.deps import ActorDep, OpenedDep, RegistryDep, RigName, SceneName, key_of, members_of, settings_of
+from app.api.deps import (
+    ActorDep,
+    OpenedDep,
+    RegistryDep,
+    RigName,
+    SceneName,
+    key_of,
+    members_of,
+    settings_of,
+    submit,
+    submitted,
+)
 from app.api.problems import ProblemError
+from app.api.security import GuardedRoute
 from app.api.views import CharacterView, character_view
 from app.gates.decision import Refused
 from app.gates.identity import NUMBER_MAX
@@ -19,11 +31,11 @@ from app.gates.lives import CloseScene, DeclareRig, Despawn, Despawned, RigDecla
 from app.gates.tally import NOTHING
 from app.sequencing.mailbox import Addressed
 
-router = APIRouter(prefix="/v1/scenes/{scene}", tags=["lives"])
+router = APIRouter(route_class=GuardedRoute, prefix="/v1/scenes/{scene}", tags=["lives"])
 
 
 @router.put("/rigs/{rig}", status_code=201, openapi_extra=takes(RigBody), responses={200: {"description": "Equal."}})
-async def declare_rig(request: Request, registry: RegistryDep, scene: SceneName, rig: RigName) -> Response:
+async def declare_rig(request: Request, scene: SceneName, rig: RigName) -> Response:
     """Declare or redeclare a rig of the scene; refused while living characters use another of that name."""
     fields = await members_of(request)
     decode.check_extent(fields)
@@ -32,7 +44,7 @@ async def declare_rig(request: Request, registry: RegistryDep, scene: SceneName,
     except ValidationError as error:
         raise decode.invalid(error, fields, settings_of(request)) from error
     command = DeclareRig(name=rig, rig=body.to_rig())
-    [result] = await registry.submit(scene, [Addressed(None, command, key_of(request))])
+    [result] = await submit(request, scene, [Addressed(None, command, key_of(request))])
     fact = decided(result).record.answer
     created = isinstance(fact, RigDeclared) and fact.created
     return Response(
@@ -50,7 +62,7 @@ async def declare_rig(request: Request, registry: RegistryDep, scene: SceneName,
 async def spawn(request: Request, actor: ActorDep, registry: RegistryDep) -> Response:
     """Start a life; the same spawn again changes nothing. The scene is made on first use."""
     command = decode.command("spawn", await members_of(request), settings_of(request))
-    done = decided(await actor.submit(command, key=key_of(request)))
+    done = decided(await submitted(request, actor, command))
     fact = done.record.answer
     if isinstance(fact, Refused):
         return answer_response(done)
@@ -79,14 +91,14 @@ async def despawn(
     unknown = [name for name, _ in request.query_params.multi_items() if name != "life"]
     if unknown or len(request.query_params.multi_items()) > 1:
         raise ProblemError("invalid", "a despawn takes `life`, once, and nothing else", at=(unknown or ["life"])[0])
-    result = await actor.submit(DespawnBody(life=life).to_command(), key=key_of(request))
+    result = await submitted(request, actor, DespawnBody(life=life).to_command())
     accepted = isinstance(decided(result).record.answer, Despawned)
     return Response(status_code=204) if accepted else answer_response(result)
 
 
 @router.delete("", status_code=204)
-async def close_scene(scene: SceneName, opened: OpenedDep, registry: RegistryDep) -> Response:
+async def close_scene(request: Request, scene: SceneName, opened: OpenedDep) -> Response:
     """Close the scene for good: only the floors of its numbers remain."""
-    [result] = await registry.submit(scene, [Addressed(None, CloseScene())])
+    [result] = await submit(request, scene, [Addressed(None, CloseScene())])
     decided(result)
     return Response(status_code=204)

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from app.gates.decision import Undecided
+from app.telemetry.passage import note_problem
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -24,9 +25,17 @@ class Kind(Struct, frozen=True):
 
 KINDS: dict[str, Kind] = {
     "malformed-json": Kind(400, "The body is not JSON", False, "Send one JSON value in UTF-8. NaN is understood."),
+    "malformed-http": Kind(400, "The request is not HTTP", False, "Send HTTP/1.1; the connection was closed."),
     "duplicate-json-key": Kind(
         400, "A member stands twice in one object", False, "Send each member once: posegate never guesses which counts."
     ),
+    "unauthenticated": Kind(
+        401,
+        "The caller is not known",
+        False,
+        "Send `Authorization: Bearer` with an API key or a session token that is in force.",
+    ),
+    "forbidden": Kind(403, "The caller may not do this", False, "Ask with a key or a session that may."),
     "not-found": Kind(404, "There is no such path", False, "See /docs for the paths there are."),
     "unknown-scene": Kind(404, "There is no such scene", False, "Spawn a character in it: that makes the scene."),
     "unknown-character": Kind(
@@ -43,6 +52,12 @@ KINDS: dict[str, Kind] = {
         "Read a sealed tick, not longer ago than can be rolled back.",
     ),
     "method-not-allowed": Kind(405, "The path does not take this method", False, "See /docs for what it takes."),
+    "request-timeout": Kind(
+        408,
+        "The request did not come in time",
+        True,
+        "Send it without pauses; `limit` says how long it may take.",
+    ),
     "conflicting-spawn": Kind(
         409, "The character is alive and was spawned otherwise", False, "Despawn it first, or spawn it as it was."
     ),
@@ -50,6 +65,7 @@ KINDS: dict[str, Kind] = {
         409, "Living characters use another rig of this name", False, "Despawn them first, or take a new name."
     ),
     "too-large": Kind(413, "The request is beyond a limit", False, "`limit` says which is the largest that is taken."),
+    "target-too-long": Kind(414, "The target is too long", False, "`limit` says how many bytes it may have."),
     "unsupported-media-type": Kind(
         415, "The body must be application/json", False, "Send `Content-Type: application/json`."
     ),
@@ -57,7 +73,25 @@ KINDS: dict[str, Kind] = {
     "key-reused": Kind(
         422, "The idempotency key was used with another command", False, "Make a new key for every new command."
     ),
+    "too-many-requests": Kind(
+        429, "The caller asks too much", True, "Ask again after `Retry-After` seconds, and less often."
+    ),
+    "head-too-large": Kind(
+        431, "The head is too large", False, "Send fewer or shorter header fields; `limit` says which is the most."
+    ),
+    "too-many-connections": Kind(
+        503,
+        "Too many connections are open",
+        True,
+        "Use fewer, and again. Ask again after `Retry-After` seconds.",
+    ),
+    "overloaded": Kind(
+        503, "Too many bodies are being sent", True, "Nothing was decided. Ask again after `Retry-After` seconds."
+    ),
     "mailbox-full": Kind(503, "Too much waits for this scene", True, "Ask again after `Retry-After` seconds."),
+    "memory-full": Kind(
+        503, "The service has as much in memory as it may", True, "Ask again after `Retry-After` seconds; reads go on."
+    ),
     "journal-unavailable": Kind(
         503, "The journal cannot be written now", True, "Nothing was decided. Ask again after `Retry-After` seconds."
     ),
@@ -91,8 +125,17 @@ class ProblemBody(BaseModel):
 class ProblemError(Exception):
     """A request that no gate decides. Nothing was changed."""
 
-    def __init__(self, name: str, detail: str, *, at: str | None = None, limit: int | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        detail: str,
+        *,
+        at: str | None = None,
+        limit: int | None = None,
+        retry_after: int | None = None,
+    ) -> None:
         super().__init__(detail)
+        self.retry_after = retry_after
         self.name = name
         self.detail = detail
         self.at = at
@@ -113,7 +156,7 @@ class ProblemError(Exception):
         if self.limit is not None:
             members["limit"] = self.limit
         if kind.retryable:
-            members["retry_after"] = retry_after
+            members["retry_after"] = self.retry_after or retry_after
         return members
 
 
@@ -125,7 +168,10 @@ def problem_of(undecided: Undecided) -> ProblemError:
 def problem_response(error: ProblemError, *, retry_after: int) -> Response:
     """Answer a whole request with a problem."""
     kind = KINDS[error.name]
-    headers = {"Retry-After": str(retry_after)} if kind.retryable else None
+    headers = {"Retry-After": str(error.retry_after or retry_after)} if kind.retryable else {}
+    if error.name == "unauthenticated":
+        headers["WWW-Authenticate"] = "Bearer"
+    note_problem(error.name)
     content = msgspec.json.encode(error.body(retry_after=retry_after))
     return Response(content, status_code=kind.status, headers=headers, media_type=MEDIA_TYPE)
 

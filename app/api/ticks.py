@@ -7,15 +7,16 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from app.api.answers import answer_response, applied_rows
-from app.api.deps import OpenedDep, key_of, members_of, registry_of, scene_in, settings_of
+from app.api.deps import OpenedDep, key_of, members_of, scene_in, settings_of, submit
 from app.api.envelope import of_scene
 from app.api.problems import ProblemError
 from app.api.scene_contract import ANSWERS, BUNDLE, TICK
+from app.api.security import GuardedRoute, allowed, caller_in
 from app.gates.identity import NUMBER_MAX
 from app.gates.tick import TickAnswers
 from app.sequencing.mailbox import Addressed
 
-router = APIRouter(prefix="/v1/scenes/{scene}", tags=["scenes"])
+router = APIRouter(route_class=GuardedRoute, prefix="/v1/scenes/{scene}", tags=["scenes"])
 
 
 @router.post("/bundle", openapi_extra=BUNDLE)
@@ -33,7 +34,7 @@ async def tick(request: Request) -> Response:
 async def _decided_by(name: str, request: Request) -> Response:
     scene, key = scene_in(request), key_of(request)
     command = of_scene(name, await members_of(request), settings_of(request))
-    [result] = await registry_of(request).submit(scene, [Addressed(None, command, key)])
+    [result] = await submit(request, scene, [allowed(caller_in(request), Addressed(None, command, key))])
     return answer_response(result)
 
 

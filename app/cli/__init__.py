@@ -1,6 +1,6 @@
-"""The command line: serve, replay, verify, openapi. Each command is a module that enters itself into the frame."""
+"""The command line. Each of its modules enters its commands into the frame."""
 
-from app.cli import documents, journals, replaying, serving
+from app.cli import documents, journals, keys, replaying, serving
 from app.cli.frame import cli, main
 
-__all__ = ["cli", "documents", "journals", "main", "replaying", "serving"]
+__all__ = ["cli", "documents", "journals", "keys", "main", "replaying", "serving"]

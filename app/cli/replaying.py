@@ -43,6 +43,12 @@ UrlOption = Annotated[
         show_default="one of its own, on a free port",
     ),
 ]
+KeyOption = Annotated[
+    str | None,
+    typer.Option(
+        envvar="POSEGATE_KEY", help="An API key of that service, where it has keys.", show_default="none is sent"
+    ),
+]
 SceneOption = Annotated[
     str | None,
     typer.Option(
@@ -80,6 +86,7 @@ Exit codes: 0 every command was decided, 1 one was not or the service was lost, 
 def replay_command(
     traces: TracesArgument,
     url: UrlOption = None,
+    key: KeyOption = None,
     scene: SceneOption = None,
     keep: KeepOption = None,
     as_json_object: JsonOption = False,
@@ -106,7 +113,7 @@ def replay_command(
 
     async def replayed() -> list[Report]:
         with progress:
-            return await replay(recorded, url=url, scene=scene, journal=keep, started=started)
+            return await replay(recorded, url=url, key=key, scene=scene, journal=keep, started=started)
 
     try:
         reports = run(replayed)

@@ -6,10 +6,13 @@ from typing import Annotated
 
 import typer
 
+from app.api.keys import Keyring, KeysUnreadable
+from app.api.security import is_loopback
 from app.cli.frame import FAILED, MISUSED, cli, default_of, fail, settings_from
 from app.journal import open_journal
 from app.journal.port import JournalDamaged, JournalUnavailable
 from app.main import serve as serve_until_told
+from app.settings import Settings
 
 HostOption = Annotated[
     str | None,
@@ -50,9 +53,21 @@ def serve(host: HostOption = None, port: PortOption = None, journal: JournalOpti
     Limits are settings too: each has a POSEGATE_ variable, and GET /v1/info shows them.
     """
     settings = settings_from(host=host, port=port, journal=journal)
+    _check_keys(settings)
     _check_journal(settings.journal)
     _check_address(settings.host, settings.port)
     serve_until_told(settings)
+
+
+def _check_keys(settings: Settings) -> None:
+    """Read the keys, and see that without any nobody but this machine is served."""
+    try:
+        keyring = Keyring(given=settings.keys, file=settings.keys_file)
+    except KeysUnreadable as error:
+        fail(f"the keys cannot be read: {error}. `posegate key --help` shows what they look like.", MISUSED)
+    if not keyring.is_configured and not is_loopback(settings.host):
+        advice = "Make one with `posegate key` and set POSEGATE_KEYS_FILE, or give --host 127.0.0.1."
+        fail(f"without API keys posegate serves this machine only, not {settings.host}. {advice}", MISUSED)
 
 
 def _check_journal(url: str) -> None:

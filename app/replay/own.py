@@ -40,7 +40,8 @@ async def own_service(journal: str | None = None) -> AsyncIterator[str]:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=asyncio.subprocess.STDOUT,
-                env={**os.environ, "PYTHONPATH": _import_path()},
+                # Nobody else reaches it, so it asks for no keys, whatever the caller's own services do.
+                env={**os.environ, "PYTHONPATH": _import_path(), "POSEGATE_KEYS": "", "POSEGATE_KEYS_FILE": ""},
             )
             try:
                 yield await _address(process, log)

@@ -20,6 +20,7 @@ async def replay(
     traces: Sequence[Trace],
     *,
     url: str | None = None,
+    key: str | None = None,
     scene: str | None = None,
     journal: str | None = None,
     started: Callable[[Trace], Advance] = lambda trace: lambda lines: None,
@@ -27,7 +28,8 @@ async def replay(
     """Play traces one after the other; give a report each. Without `url` a service is started, and stopped at the end.
 
     Each trace has a scene of its own, new by default; `scene` names it, with the trace's name behind it where several
-    are played. `started` is called for each trace, and gives what is told of its progress.
+    are played. `key` is an API key of that service, where it has any. `started` is called for each trace, and gives
+    what is told of its progress.
 
     Raises:
         ServiceError: The service cannot be reached, does not start, or was lost on the way.
@@ -36,7 +38,10 @@ async def replay(
     async with AsyncExitStack() as stack:
         if url is None:
             url = await stack.enter_async_context(own_service(journal))
-        client = await stack.enter_async_context(httpx.AsyncClient(base_url=url, timeout=TIMEOUT_S_MAX))
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        client = await stack.enter_async_context(
+            httpx.AsyncClient(base_url=url, timeout=TIMEOUT_S_MAX, headers=headers)
+        )
         service = Service(client)
         await service.reach()
         reports = []

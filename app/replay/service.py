@@ -32,11 +32,14 @@ class BatchAnswer(Struct):
     answers: list[dict[str, Any]]
 
 
+_LATER = (httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.TOO_MANY_REQUESTS)
+
+
 class Service:
     """One posegate at a base URL.
 
     Every command of a batch must carry a `key`: a batch is sent again, as it is, after a lost connection and after a
-    503, at most `ATTEMPTS_MAX` times; what was decided the first time is then answered the same.
+    503 or 429, at most `ATTEMPTS_MAX` times; what was decided the first time is then answered the same.
     """
 
     def __init__(self, client: httpx.AsyncClient, *, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
@@ -80,7 +83,7 @@ class Service:
     async def _answered(
         self, method: str, path: str, body: bytes | None = None, *, attempts_max: int = ATTEMPTS_MAX
     ) -> httpx.Response:
-        """Send a request until it is answered with something else than 503."""
+        """Send a request until it is answered with something else than 503 or 429: those say to come again."""
         headers = {} if body is None else {"Content-Type": "application/json"}
         said = ""
         for attempt in range(1, attempts_max + 1):
@@ -91,9 +94,9 @@ class Service:
             except httpx.TransportError as error:
                 said = f"no answer ({str(error) or type(error).__name__})"
             else:
-                if response.status_code != httpx.codes.SERVICE_UNAVAILABLE:
+                if response.status_code not in _LATER:
                     return self._checked(response)
-                said = f"503, {_told(response)}"
+                said = f"{response.status_code}, {_told(response)}"
                 after = response.headers.get("Retry-After")
             if attempt < attempts_max:
                 self.retries += 1

@@ -14,7 +14,7 @@ from tests.support.recorded import TRACES
 HIT = TRACES / "panda3d-hit-interrupt.jsonl"
 
 
-@pytest.mark.parametrize("name", ["serve", "replay", "verify", "openapi"])
+@pytest.mark.parametrize("name", ["serve", "key", "replay", "verify", "repair", "openapi"])
 def test_help_shows_examples(call, name):
     code, shown, _ = call(name, "--help")
 
@@ -34,7 +34,7 @@ def test_every_option_has_its_variable():
         if option.name not in ("help", "traces")
     }
 
-    assert set(commands) == {"serve", "replay", "verify", "openapi"}
+    assert set(commands) == {"serve", "key", "replay", "verify", "repair", "openapi"}
     assert named
     assert all(str(variable).startswith("POSEGATE_") for variable in named.values()), named
 
@@ -43,7 +43,7 @@ def test_without_a_command_the_help_is_shown(call):
     code, shown, _ = call()
 
     assert code == 2
-    assert all(name in shown for name in ("serve", "replay", "verify", "openapi"))
+    assert all(name in shown for name in ("serve", "key", "replay", "verify", "repair", "openapi"))
 
 
 def test_the_version_is_shown(call):
@@ -64,6 +64,8 @@ def test_the_version_is_shown(call):
         ("replay", HIT, "--url", "http://127.0.0.1:8080", "--keep", "memory:"),
         ("verify", "memory:"),
         ("verify", "sqlite:absent.db"),
+        ("repair", "memory:"),
+        ("repair", "sqlite:absent.db"),
         ("openapi", "--write", "a", "--check", "a"),
         ("openapi", "--check", "absent.json"),
     ],

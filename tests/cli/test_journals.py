@@ -1,6 +1,7 @@
 import asyncio
 import json
 
+import apsw
 import httpx
 import pytest
 
@@ -93,3 +94,82 @@ def test_verify_leaves_a_journal_as_it_was(call, journal):
     call("verify", journal)
 
     assert asyncio.run(scenes()) == ["match-7"]
+
+
+def damage(url: str, statement: str) -> None:
+    connection = apsw.Connection(url.removeprefix("sqlite:"))
+    connection.execute(statement)
+    connection.close()
+
+
+def test_verify_names_the_first_bad_sequence_and_goes_on_with_the_others(call, journal):
+    async def another():
+        opened = open_journal(journal)
+        await opened.append("a-scene", after=0, first=1, last=1, blob=b"x")
+        await opened.append("z-scene", after=0, first=1, last=1, blob=b"x")
+        await opened.close()
+
+    asyncio.run(another())
+    damage(journal, "UPDATE entries SET blob = x'00' WHERE first = 101 OR last = 101")
+
+    code, shown, told = call("verify", "--json", journal)
+
+    scenes = {scene["scene"]: scene for scene in json.loads(shown)["scenes"]}
+    assert code == 1
+    assert is_one_line(told)
+    assert list(scenes) == ["a-scene", "match-7", "z-scene"]
+    [difference] = scenes["match-7"]["differences"]
+    assert (difference["meaning"], difference["sequence"] <= 101) == ("damage", True)
+    assert f"from sequence {difference['sequence']} on" in difference["detail"]
+
+
+def test_repair_finds_nothing_in_a_whole_journal(call, journal):
+    assert call("repair", journal) == (0, "nothing is damaged\n", "")
+    assert call("repair", journal, "--accept-loss") == (0, "nothing is damaged\n", "")
+
+
+def test_repair_says_what_would_be_lost_and_then_loses_it(call, journal):
+    damage(journal, "DELETE FROM entries WHERE position = (SELECT max(position) FROM entries)")
+    damage(journal, "UPDATE scenes SET header = x'00'")
+
+    code, shown, told = call("repair", journal)
+    again = call("repair", journal)
+
+    assert (code, again) == (1, (code, shown, told))
+    assert shown.startswith("match-7: scene 'match-7' is damaged: the head of its checkpoint is not what was written.")
+    assert "to 200 are lost; tokens granted after sequence" in shown
+    assert told == "posegate: nothing was changed. To repair at this price, give --accept-loss.\n"
+
+    code, repaired, told = call("repair", journal, "--accept-loss")
+
+    assert (code, told) == (0, "")
+    assert repaired.startswith(shown)
+    assert "repaired; the former database is" in repaired
+    assert call("verify", journal)[0] == 0
+    assert call("repair", journal) == (0, "nothing is damaged\n", "")
+
+
+def test_repair_prints_an_object_for_machines(call, journal):
+    damage(journal, "UPDATE scenes SET header = x'00'")
+
+    _, refused, _ = call("repair", journal, "--json", "--scene", "match-7")
+    code, shown, _ = call("repair", journal, "--json", "--accept-loss")
+
+    assert json.loads(refused)["repaired"] is False
+    assert code == 0
+    told = json.loads(shown)
+    assert told["repaired"] is True
+    assert told["former"].endswith(".damaged")
+    [scene] = told["scenes"]
+    assert (scene["scene"], scene["kept"], scene["lost_until"], scene["has_new_secret"]) == ("match-7", 200, 200, True)
+
+
+def test_repair_of_a_journal_in_use_or_of_a_scene_that_is_none_is_a_wrong_call(call, journal):
+    assert call("repair", journal, "--scene", "attic")[0] == 2
+
+    serving = open_journal(journal)
+    code, _, told = call("repair", journal)
+    asyncio.run(serving.close())
+
+    assert code == 2
+    assert is_one_line(told)

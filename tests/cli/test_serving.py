@@ -1,5 +1,7 @@
 import socket
 
+import pytest
+
 from app.settings import Settings
 from tests.support.lines import is_one_line
 
@@ -48,4 +50,35 @@ def test_a_file_that_is_no_journal_is_told_before_anything_is_served(call, serve
     assert str(path) in told
     assert is_one_line(told)
     assert path.read_text().startswith("these are notes")
+    assert not served
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3"])
+def test_without_keys_no_other_address_than_the_loopback_is_bound(call, served, host):
+    code, _, told = call("serve", "--host", host, "--port", "0", "--journal", "memory:")
+
+    assert code == 2
+    assert "without API keys" in told
+    assert is_one_line(told)
+    assert not served
+
+
+def test_with_keys_any_address_is_served(call, served, monkeypatch, tmp_path):
+    path = tmp_path / "keys.json"
+    path.write_text('{"keys": []}')
+    monkeypatch.setenv("POSEGATE_KEYS_FILE", str(path))
+
+    code, _, _ = call("serve", "--host", "0.0.0.0", "--port", "0", "--journal", "memory:")
+
+    assert (code, len(served)) == (0, 1)
+
+
+def test_keys_that_cannot_be_read_are_told_before_anything_is_served(call, served, monkeypatch, tmp_path):
+    monkeypatch.setenv("POSEGATE_KEYS_FILE", str(tmp_path / "absent.json"))
+
+    code, _, told = call("serve", "--port", "0", "--journal", "memory:")
+
+    assert code == 2
+    assert "absent.json" in told
+    assert is_one_line(told)
     assert not served

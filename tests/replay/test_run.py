@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from app.replay.own import own_service
@@ -5,6 +7,8 @@ from app.replay.player import SceneTaken
 from app.replay.run import replay
 from app.replay.service import ServiceError
 from app.replay.trace import read_trace
+from tests.support.keyed import KEYS, MATCH
+from tests.support.process import process
 from tests.support.recorded import TRACES, Recorder
 
 HIT, RACE = (read_trace(TRACES / f"panda3d-{name}.jsonl") for name in ("hit-interrupt", "graph-race"))
@@ -42,6 +46,15 @@ async def test_a_named_scene_is_used_and_not_used_twice():
         assert [report.scene for report in both] == ["match-8-panda3d-hit-interrupt", "match-8-panda3d-graph-race"]
         with pytest.raises(SceneTaken, match="match-7"):
             await replay([HIT], url=url, scene="match-7")
+
+
+async def test_a_service_with_keys_is_asked_with_one():
+    with process("memory:", keys=json.dumps(KEYS)) as served:
+        [played] = await replay([HIT], url=served.url, key=MATCH, scene="match-7")
+
+        assert played.problems == 0
+        with pytest.raises(ServiceError, match="401"):
+            await replay([HIT], url=served.url, scene="match-8")
 
 
 async def test_nobody_there_is_said():

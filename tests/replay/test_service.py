@@ -64,8 +64,9 @@ async def test_a_batch_is_sent_again_as_it_was_after_a_lost_connection(lost):
     assert (service.requests, service.retries) == (2, 1)
 
 
-async def test_a_busy_service_is_asked_again_after_the_time_it_names():
-    script = Scripted(answer({"detail": "draining"}, 503, **{"Retry-After": "3"}), answer(DECIDED))
+@pytest.mark.parametrize("status", [503, 429])
+async def test_a_busy_service_is_asked_again_after_the_time_it_names(status: int):
+    script = Scripted(answer({"detail": "draining"}, status, **{"Retry-After": "3"}), answer(DECIDED))
 
     assert await script.service().batch("match-7", COMMANDS) == DECIDED["answers"]
     assert script.pauses == [3.0]
