@@ -17,18 +17,31 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from app import __version__
-from app.api import batch, commands, health, history, inspect, lives, ticks
+from app.api import batch, commands, health, history, inspect, lives, minting, ticks
+from app.api.capacity import Capacity
+from app.api.connection import connections
+from app.api.descriptors import room_for
 from app.api.document import document
 from app.api.guard import PathGuard
-from app.api.problems import ProblemError, problem_of_status, problem_response
+from app.api.keys import Keyring
+from app.api.problems import KINDS, ProblemError, problem_of_status, problem_response
+from app.api.quota import Quota
+from app.api.security import Security
+from app.api.sessions import Sessions
+from app.api.stopping import StoppingServer
 from app.journal import open_journal
 from app.journal.port import CommitUnknown, JournalDamaged, JournalUnavailable
-from app.sequencing.registry import Draining, MailboxFull, Registry
+from app.sequencing.registry import Draining, MailboxFull, MemoryFull, Registry
 from app.settings import Settings
 from app.telemetry import log as telemetry
+from app.telemetry.metrics import Metrics
+from app.telemetry.passage import request_id
+from app.telemetry.requests import RequestWatch
+from app.telemetry.tracing import Tracing
 
 _NAMES: dict[type[Exception], str] = {
     MailboxFull: "mailbox-full",
+    MemoryFull: "memory-full",
     Draining: "draining",
     JournalUnavailable: "journal-unavailable",
     JournalDamaged: "journal-damaged",
@@ -37,14 +50,27 @@ _NAMES: dict[type[Exception], str] = {
 _METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 
 
-def build(settings: Settings) -> FastAPI:
-    """Build the service. Its journal is opened when it starts and closed, last of all, when it stops."""
+def build(settings: Settings, *, tracing: Tracing | None = None) -> FastAPI:
+    """Build the service. Its journal is opened when it starts and closed, last of all, when it stops.
+
+    `tracing` is for who has spans go elsewhere than the settings say.
+
+    Raises:
+        ValueError: Traces are to go to what is no address. Nothing was opened.
+        KeysUnreadable: There are keys, and they cannot be read. Nothing was opened.
+    """
+    metrics = Metrics(problems=KINDS)
+    tracing = tracing or Tracing.to(settings.otlp_endpoint, ratio=settings.trace_sample_ratio)
+    keyring = Keyring(given=settings.keys, file=settings.keys_file)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.registry = Registry(open_journal(settings.journal), settings)
+        journal = open_journal(settings.journal, committed=metrics.commit)
+        app.state.registry = Registry(journal, settings, metrics=metrics, tracing=tracing)
+        app.state.security = Security(keyring, Sessions(journal.secret), Quota(settings))
         yield
         await app.state.registry.close()
+        await tracing.close()
 
     app = FastAPI(
         title="posegate",
@@ -54,17 +80,20 @@ def build(settings: Settings) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         strict_content_type=False,
+        telemetry=tracing.of_requests(),
     )
-    app.state.settings = settings
+    app.state.settings, app.state.metrics = settings, metrics
     app.add_middleware(PathGuard, retry_after=settings.retry_after_s)
-    for module in (commands, batch, ticks, lives, inspect, history, health):
+    for module in (commands, batch, ticks, lives, minting, inspect, history, health):
         app.include_router(module.router)
+    # The last that is added is the first to see a request, and the last to see its answer.
+    app.add_middleware(RequestWatch, metrics=metrics)
     app.openapi = lambda: document(app)  # type: ignore[method-assign]  # how FastAPI lets a document be made otherwise
-    _answer_failures(app, settings)
+    _answer_failures(app, settings, metrics)
     return app
 
 
-def _answer_failures(app: FastAPI, settings: Settings) -> None:
+def _answer_failures(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
     """Turn whatever a route raises into a problem."""
 
     def answer(error: ProblemError) -> Response:
@@ -90,8 +119,14 @@ def _answer_failures(app: FastAPI, settings: Settings) -> None:
         return Response(status_code=400)
 
     async def fault(request: Request, error: Exception) -> Response:
-        telemetry.log.error("fault", path=request.url.path, exc_info=error)
-        return answer(ProblemError("internal-error", "the service made a mistake; its log says more"))
+        # Asked for last of all, behind the watch, which has seen no answer: what it does is done here.
+        name, passed = "internal-error", request_id(request.scope)
+        telemetry.log.error("fault", request_id=passed, exc_info=error)
+        metrics.problem(name)
+        response = answer(ProblemError(name, "the service made a mistake; its log says more"))
+        if passed is not None:
+            response.headers["X-Request-Id"] = passed
+        return response
 
     app.add_exception_handler(ProblemError, problem)
     for kind in _NAMES:
@@ -109,7 +144,7 @@ def _allowed(request: Request) -> str:
     return ", ".join(takes)
 
 
-class _Server(uvicorn.Server):
+class _Server(StoppingServer):
     """A server that says where it listens once it does."""
 
     async def startup(self, sockets: Any = None) -> None:
@@ -123,27 +158,49 @@ class _Server(uvicorn.Server):
 
 
 def serve(settings: Settings) -> None:
-    """Serve until told to stop (SIGINT, SIGTERM); that is an end like any other, with exit code 0."""
+    """Serve until told to stop (SIGINT, SIGTERM); that is an end like any other, with exit code 0.
+
+    Told twice, or with a journal that cannot be closed in time, it stops at once with exit code 1: what was
+    acknowledged is durable all the same.
+    """
+    server: _Server | None = None
+
+    def end(*_: Any) -> None:
+        sys.exit(1 if server is not None and server.force_exit else 0)
+
     for told in (signal.SIGINT, signal.SIGTERM):
         # While it serves, uvicorn listens to these; before that and, raised once more, after it, they come here.
-        signal.signal(told, lambda *_: sys.exit(0))
+        signal.signal(told, end)
     telemetry.configure(settings.log_level)
     gc.set_threshold(50_000, 20, 100)
+    room = room_for(settings.connections_open_max)
+    if room < settings.connections_open_max:
+        telemetry.log.warning("fewer-connections", connections_open_max=room)
+        settings = settings.model_copy(update={"connections_open_max": room})
+    app = build(settings)
+    capacity = Capacity(settings, app.state.metrics.problem)
     config = uvicorn.Config(
-        build(settings),
+        app,
         host=settings.host,
         port=settings.port,
         loop="uvloop",
-        http="httptools",
+        http=connections(capacity),
         ws="none",
+        # The log is ours, the library's lines in it too.
+        log_config=None,
         log_level="warning",
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=-(-settings.shutdown_ms_max // 1000),
     )
-    server = _Server(config)
+
+    def drain() -> None:
+        app.state.registry.drain()
+
+    server = _Server(config, capacity, drain)
     try:
         server.run()
     finally:
-        if server.started:
+        if server.started and server.force_exit:
+            print("posegate stopped at once: what was acknowledged is in the journal", flush=True)
+        elif server.started:
             print("posegate stopped: what was running is answered, the journal is closed", flush=True)

@@ -9,13 +9,15 @@ import pytest
 
 from app.journal.port import CommitUnknown, JournalDamaged, JournalUnavailable
 from app.main import build
-from app.sequencing.registry import Draining, MailboxFull
+from app.sequencing.registry import Draining, MailboxFull, MemoryFull
 from app.settings import Settings
 from tests.support.caller import strict_json
 from tests.support.process import process
+from tests.support.wire import wire
 
 FAILURES: list[tuple[Exception, str, int]] = [
     (MailboxFull("full"), "mailbox-full", 503),
+    (MemoryFull("full"), "memory-full", 503),
     (Draining("stopping"), "draining", 503),
     (JournalUnavailable("disk full"), "journal-unavailable", 503),
     (JournalDamaged("torn"), "journal-damaged", 503),
@@ -29,6 +31,19 @@ def test_a_server_says_where_it_listens_once_it_answers(tmp_path: Path):
         assert served.url.startswith("http://127.0.0.1:")
         assert httpx.get(f"{served.url}/readyz", timeout=30).json() == {"ready": True, "reasons": []}
         assert "server" not in httpx.get(f"{served.url}/livez", timeout=30).headers
+
+
+async def test_what_a_connection_tells_without_any_route_is_counted_too():
+    with process("memory:") as served:
+        async with wire(served.port) as client:
+            client.send(b"no HTTP\r\n\r\n")
+            answer = await client.answer()
+        async with wire(served.port) as client:
+            client.ask("GET", "/metrics", headers="Connection: close\r\n")
+            counted = await client.rest()
+
+    assert answer.problem == "malformed-http"
+    assert b'posegate_problems_total{outcome="malformed-http"} 1.0' in counted
 
 
 @pytest.mark.parametrize(("failure", "name", "status"), FAILURES, ids=str)

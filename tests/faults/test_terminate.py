@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,11 @@ import httpx
 from tests.faults.load import CHARACTERS, Load
 from tests.faults.test_kill import check_acknowledged, check_state, history_of
 from tests.support.process import Process, process
+from tests.support.wire import Answer, wire
 
 WAIT_S_MAX = 30.0
+HERO = "/v1/scenes/match-7/characters/hero"
+RUN = b'{"layer": "base", "target": "Run"}'
 
 
 class Waiting:
@@ -82,6 +86,85 @@ async def test_a_process_that_is_told_to_stop_under_load_ends_with_0_and_keeps_w
         code = await asyncio.to_thread(served.ended)
 
     assert code == 0
+    with process(journal) as served:
+        async with httpx.AsyncClient(base_url=served.url, timeout=WAIT_S_MAX) as client:
+            decisions = await history_of(client, load.scene)
+            check_acknowledged(load.sent, decisions)
+            await check_state(client, load.scene, decisions)
+
+
+async def test_a_process_that_is_told_to_stop_is_not_ready_first_and_takes_no_command():
+    with process("memory:", drain_ms="3000") as served:
+        async with wire(served.port) as kept, wire(served.port) as asking:
+            kept.ask("PUT", HERO, b"{}")
+            spawned = await kept.answer()
+            asking.ask("GET", "/readyz")
+            before = await asking.answer()
+            served.terminate()
+            during = await not_ready(served)
+            async with wire(served.port) as late:
+                late.ask("GET", "/livez")
+                alive = await late.answer()
+            kept.ask("POST", f"{HERO}/begin", RUN)
+            refused = await kept.answer()
+            async with wire(served.port) as late:
+                late.ask("GET", HERO)
+                read = await late.answer()
+        code = await asyncio.to_thread(served.ended)
+
+    assert (spawned.status, before.status, alive.status, read.status) == (201, 200, 200, 200)
+    assert during.body["reasons"] == ["draining"]
+    assert (refused.status, refused.problem, refused.is_last) == (503, "draining", True)
+    assert read.body["layers"]["base"]["generation"] == 0
+    assert code == 0
+
+
+async def not_ready(served: Process) -> Answer:
+    """Ask on new connections until the service says that it is not ready."""
+    async with asyncio.timeout(WAIT_S_MAX):
+        while True:
+            async with wire(served.port) as client:
+                client.ask("GET", "/readyz")
+                answer = await client.answer()
+            if answer.status == 503:
+                return answer
+
+
+async def test_what_is_idle_or_half_sent_ends_in_time_and_each_is_told_what_became_of_it():
+    with process("memory:", drain_ms="1", shutdown_ms_max="1000") as served:
+        async with AsyncExitStack() as stack:
+            silent, idle, head, body = [await stack.enter_async_context(wire(served.port)) for _ in range(4)]
+            idle.ask("PUT", HERO, b"{}")
+            await idle.answer()
+            head.send(b"POST / HTTP/1.1\r\nX")
+            body.ask("POST", f"{HERO}/begin", headers="Content-Type: application/json\r\nContent-Length: 9\r\n")
+            body.send(b"{")
+            idle.ask("GET", "/livez")
+            await idle.answer()
+            served.terminate()
+            told = [await head.answer(), await body.answer()]
+            rests = [await client.rest() for client in (silent, idle, head, body)]
+        code = await asyncio.to_thread(served.ended)
+
+    assert [(answer.status, answer.problem, answer.is_last) for answer in told] == [(503, "draining", True)] * 2
+    assert (rests, code) == ([b""] * 4, 0)
+
+
+async def test_a_process_that_is_told_twice_ends_at_once_and_keeps_what_it_acknowledged(tmp_path: Path):
+    journal = f"sqlite:{tmp_path / 'p.db'}"
+
+    with process(journal, drain_ms="60000") as served:
+        load = Load(served.url, "match-7", random.Random(9))
+
+        def twice(answers: int) -> None:
+            if answers == 100:
+                served.terminate()
+                asyncio.get_running_loop().call_later(0.5, served.terminate)
+
+        await load.run(twice)
+        code = await asyncio.to_thread(served.ended)
+
+    assert code == 1
     with process(journal) as served:
         async with httpx.AsyncClient(base_url=served.url, timeout=WAIT_S_MAX) as client:
             decisions = await history_of(client, load.scene)

@@ -28,6 +28,17 @@ class Process:
         """The port it listens on."""
         return int(self.url.rpartition(":")[2])
 
+    @property
+    def resident_bytes(self) -> int:
+        """How much memory it has."""
+        status = Path(f"/proc/{self._child.pid}/status").read_text(encoding="ascii")
+        return int(status.partition("VmRSS:")[2].split()[0]) * 1024
+
+    @property
+    def files_open(self) -> int:
+        """How many files it has open, connections among them."""
+        return len(os.listdir(f"/proc/{self._child.pid}/fd"))  # noqa: PTH208
+
     def kill(self) -> None:
         """Kill it as a power cut would, with no chance to finish anything."""
         self._child.kill()
