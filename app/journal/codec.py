@@ -12,6 +12,7 @@ from app.gates.catalogue import COMMANDS, word_of
 from app.gates.consequence import Consequences
 from app.gates.decision import Command, Refused, Undecided, name_of
 from app.gates.event_commands import Enqueue, Play
+from app.gates.identity import Granted
 from app.gates.lives import Remains
 from app.gates.receipt import Mark, Receipt
 from app.gates.scene import OpenTicks, Record, SceneState
@@ -27,13 +28,35 @@ RULES = 2
 """The version of the rules that decided an entry, so that `posegate verify` can tell a changed rule from damage."""
 
 
+class Traced(Struct, frozen=True, array_like=True, gc=False):
+    """The decisions `first` to `last` (sequences, inclusive) of one traced request, and its `traceparent` (W3C)."""
+
+    first: int
+    last: int
+    traceparent: str
+
+
+class TracedGrant(Struct, frozen=True, array_like=True, gc=False):
+    """A granted token, and the `traceparent` of the request that was granted it."""
+
+    character: str
+    layer: str
+    epoch: int
+    generation: int
+    traceparent: str
+
+
 class Entry(Struct, frozen=True):
-    """One turn: its time (ms since 1970), the sequence of its first decision, and the decisions in order."""
+    """One turn: its time (ms since 1970), the sequence of its first decision, and the decisions in order.
+
+    `traced` says which of them came from traced requests, in order.
+    """
 
     rules: int
     at: int
     first: int
     records: list[Record]
+    traced: list[Traced] = []
 
     @property
     def last(self) -> int:
@@ -50,6 +73,7 @@ class EntryHead(Struct, frozen=True, array_like=True):
     first: int
     characters: list[str]
     records: Raw
+    traced: list[Traced] = []
 
 
 class _StoredEntry(Struct, frozen=True, array_like=True, gc=False):
@@ -59,6 +83,12 @@ class _StoredEntry(Struct, frozen=True, array_like=True, gc=False):
     first: int
     characters: list[str]
     records: list[Record]
+
+
+class _TracedEntry(_StoredEntry, frozen=True, array_like=True, gc=False):
+    """An entry with traced requests: one member longer, which an entry without them does not pay for."""
+
+    traced: list[Traced]
 
 
 class _StoredRecord(Struct, frozen=True, array_like=True, gc=False):
@@ -82,6 +112,7 @@ class CheckpointHead(Struct, frozen=True, array_like=True):
     receipts: dict[str, dict[bytes, Receipt]]
     closed: bool
     open_ticks: OpenTicks = OpenTicks()
+    traced: list[TracedGrant] = []
 
 
 class StoredCharacter(Struct, frozen=True, array_like=True, gc=False):
@@ -94,12 +125,16 @@ class StoredCharacter(Struct, frozen=True, array_like=True, gc=False):
 
 HeadT = TypeVar("HeadT", EntryHead, CheckpointHead)
 
+_UNREADABLE = (msgspec.DecodeError, RecursionError)
+"""What bytes raise that nobody can have written here: no value of the type, or one nested without end."""
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode_head = msgspec.msgpack.Decoder(EntryHead).decode
 _decode_records = msgspec.msgpack.Decoder(list[_StoredRecord]).decode
 _decode_outcome = msgspec.msgpack.Decoder(_Outcome).decode
 _decode_refused = msgspec.msgpack.Decoder(Refused).decode
 _decode_checkpoint = msgspec.msgpack.Decoder(CheckpointHead).decode
+_decode_granted = msgspec.msgpack.Decoder(Granted).decode
 _decode_character = msgspec.msgpack.Decoder(StoredCharacter).decode
 _ANSWERS: dict[type[Command], dict[str, Any]] = {
     command: dict.fromkeys(map(str, entry.refusals), _decode_refused)
@@ -108,13 +143,19 @@ _ANSWERS: dict[type[Command], dict[str, Any]] = {
 }
 
 
-_FACTS = {name_of(command): {word_of(fact): fact for fact in entry.facts} for command, entry in COMMANDS.items()}
+_INNER: dict[str, dict[str, Any]] = {
+    name_of(command): dict.fromkeys(map(str, entry.refusals), Refused) | {word_of(fact): fact for fact in entry.facts}
+    for command, entry in COMMANDS.items()
+}
+"""What an answer inside another is read as, by the name of its command and its own outcome."""
 
 
-def encode_entry(*, at: int, first: int, records: list[Record]) -> bytes:
+def encode_entry(*, at: int, first: int, records: list[Record], traced: list[Traced] | None = None) -> bytes:
     """Pack one turn. A refused command is stored without its payload or data: only what explains the refusal."""
     touched = dict.fromkeys(name for record in records for name in concerned(record))
     stored = [record if type(record.answer) is not Refused else _without_payload(record) for record in records]
+    if traced:
+        return _encode(_TracedEntry(FORMAT, RULES, at, first, list(touched), stored, traced))
     return _encode(_StoredEntry(FORMAT, RULES, at, first, list(touched), stored))
 
 
@@ -131,7 +172,7 @@ def _of_known_format(decode: Callable[[bytes], HeadT], blob: bytes, what: str) -
     """Read a head, whose format number must be the one that this version writes."""
     try:
         head = decode(blob)
-    except msgspec.DecodeError as error:
+    except _UNREADABLE as error:
         raise JournalDamaged(f"{what} cannot be read: {error}") from error
     if head.format != FORMAT:
         raise JournalDamaged(f"{what} has format {head.format}; this version reads format {FORMAT}")
@@ -157,9 +198,9 @@ def decode_entry(blob: bytes) -> Entry:
             )
             for stored in _decode_records(head.records)
         ]
-    except msgspec.DecodeError as error:
+    except _UNREADABLE as error:
         raise JournalDamaged(f"the decisions from sequence {head.first} on cannot be read: {error}") from error
-    return Entry(head.rules, head.at, head.first, records)
+    return Entry(head.rules, head.at, head.first, records, head.traced)
 
 
 def _answer(stored: _StoredRecord) -> Any:
@@ -189,13 +230,14 @@ def _revived_applied(applied: Applied) -> Applied:
 
 
 def _revived_answered(given: Answered) -> Answered:
-    answer = given.answer
+    answer = given.answer if type(given.answer) is dict else {}
     if "problem" in answer:
-        revived: Any = msgspec.convert(answer, Undecided)
-    else:
-        facts = _FACTS.get(given.command, {})
-        revived = _revived(msgspec.convert(answer, facts.get(answer["outcome"], Refused)))
-    return msgspec.structs.replace(given, answer=revived)
+        return msgspec.structs.replace(given, answer=msgspec.convert(answer, Undecided))
+    outcome = answer.get("outcome")
+    kind = _INNER.get(given.command, {}).get(outcome) if type(outcome) is str else None
+    if kind is None:
+        raise JournalDamaged(f"this version does not know {outcome!r} as an answer to {given.command!r}")
+    return msgspec.structs.replace(given, answer=_revived(msgspec.convert(answer, kind)))
 
 
 def _without_payload(record: Record) -> Record:
@@ -211,10 +253,15 @@ def _without_payload(record: Record) -> Record:
 
 
 def encode_checkpoint(
-    state: SceneState, receipts: dict[str, dict[bytes, Receipt]], ticks: OpenTicks, *, closed: bool
+    state: SceneState,
+    receipts: dict[str, dict[bytes, Receipt]],
+    ticks: OpenTicks,
+    *,
+    closed: bool,
+    traced: list[TracedGrant] | None = None,
 ) -> bytes:
     """Pack the head of a checkpoint."""
-    return _encode(CheckpointHead(FORMAT, state, receipts, closed, ticks))
+    return _encode(CheckpointHead(FORMAT, state, receipts, closed, ticks, traced or []))
 
 
 def decode_checkpoint(blob: bytes) -> CheckpointHead:
@@ -225,12 +272,32 @@ def decode_checkpoint(blob: bytes) -> CheckpointHead:
     """
     head = _of_known_format(_decode_checkpoint, blob, "a checkpoint")
     ticks = head.open_ticks.ticks
-    answered = {
-        tick: msgspec.structs.replace(answers, applied=[_revived_applied(each) for each in answers.applied])
-        for tick, answers in ticks.answered.items()
-    }
+    try:
+        answered = {
+            tick: msgspec.structs.replace(answers, applied=[_revived_applied(each) for each in answers.applied])
+            for tick, answers in ticks.answered.items()
+        }
+    except _UNREADABLE as error:
+        raise JournalDamaged(f"the answers of a tick in a checkpoint cannot be read: {error}") from error
     open_ticks = msgspec.structs.replace(head.open_ticks, ticks=msgspec.structs.replace(ticks, answered=answered))
     return msgspec.structs.replace(head, open_ticks=open_ticks)
+
+
+def encode_granted(granted: Granted) -> bytes:
+    """Pack what had been granted before a repair."""
+    return _encode(granted)
+
+
+def decode_granted(blob: bytes) -> Granted:
+    """Read what had been granted before a repair.
+
+    Raises:
+        JournalDamaged: The bytes are nothing of the kind.
+    """
+    try:
+        return _decode_granted(blob)
+    except _UNREADABLE as error:
+        raise JournalDamaged(f"what was granted before a repair cannot be read: {error}") from error
 
 
 def encode_character(stored: StoredCharacter) -> bytes:
@@ -246,5 +313,5 @@ def decode_character(blob: bytes) -> StoredCharacter:
     """
     try:
         return _decode_character(blob)
-    except msgspec.DecodeError as error:
+    except _UNREADABLE as error:
         raise JournalDamaged(f"a character in a checkpoint cannot be read: {error}") from error

@@ -1,15 +1,16 @@
 """The one way to a concrete journal: a URL in, a journal out."""
 
-from app.journal.port import Journal
+from app.journal.port import Committed, Journal, Salvage, unwatched
 
 ACCEPTED = "`memory:` (forgets with the process) or `sqlite:PATH` (a file, made when it is missing)"
 
 
-def open_journal(url: str, *, read_only: bool = False) -> Journal:
+def open_journal(url: str, *, read_only: bool = False, committed: Committed = unwatched) -> Journal:
     """Open the journal that `url` names. Blocks for the few milliseconds that opening files takes.
 
     `read_only` is for tools that look at a journal while a server may be using it: no lock is taken, and every call
-    that would write raises JournalUnavailable. A journal belongs to the event loop that calls it.
+    that would write raises JournalUnavailable. A journal belongs to the event loop that calls it. `committed` is told
+    of each commit to disk, on the thread that made it.
 
     Raises:
         ValueError: `url` names no journal known here, or a memory journal is to be only read.
@@ -21,7 +22,7 @@ def open_journal(url: str, *, read_only: bool = False) -> Journal:
     if separator and kind == "sqlite" and _is_path(rest):
         from app.journal.sqlite import SqliteJournal  # noqa: PLC0415
 
-        return SqliteJournal(rest, read_only=read_only)
+        return SqliteJournal(rest, read_only=read_only, committed=committed)
     if url == "memory:":
         if read_only:
             raise ValueError("a memory journal is new and empty, so there is nothing to open for reading only")
@@ -29,6 +30,22 @@ def open_journal(url: str, *, read_only: bool = False) -> Journal:
 
         return MemoryJournal()
     raise ValueError(f"{url!r} names no journal; accepted are {ACCEPTED}")
+
+
+def open_salvage(url: str) -> Salvage:
+    """Open a copy of a damaged journal, to be mended. Takes the journal's lock; blocks for as long as copying takes.
+
+    Raises:
+        ValueError: `url` names no journal in a file.
+        JournalUnavailable: The file cannot be copied, or a process serves it. Nothing was changed.
+        JournalDamaged: Not even its secret can be read: there is nothing to be mended. Nothing was changed.
+    """
+    kind, separator, rest = url.partition(":")
+    if not (separator and kind == "sqlite" and _is_path(rest)):
+        raise ValueError(f"{url!r} names no journal in a file; accepted is `sqlite:PATH`")
+    from app.journal.sqlite_salvage import SqliteSalvage  # noqa: PLC0415
+
+    return SqliteSalvage(rest)
 
 
 def _is_path(rest: str) -> bool:

@@ -2,8 +2,10 @@
 
 import asyncio
 from collections import deque
+from time import perf_counter
 
 from msgspec import Struct
+from opentelemetry.trace import Span
 
 from app.gates.bundle import References
 from app.gates.decision import Command, Undecided
@@ -14,13 +16,15 @@ from app.gates.scene import Record
 class Addressed(Struct, frozen=True, gc=False):
     """One command, the character it is for (None: the scene), and its idempotency key where it has one.
 
-    `references` are the fields whose values the answers of earlier commands of the same submission give.
+    `references` are the fields whose values the answers of earlier commands of the same submission give. `asked` is the
+    command as its caller sent it, where the service added to it: it is what a key stands for.
     """
 
     character: str | None
     command: Command
     key: str | None = None
     references: References = {}
+    asked: Command | None = None
 
 
 class Decided(Struct, frozen=True, gc=False):
@@ -42,14 +46,25 @@ Result = Decided | Undecided
 
 
 class Submission:
-    """Commands that came in one request, in order, and the one reply they share."""
+    """Commands that came in one request, in order, and the one reply they share.
 
-    __slots__ = ("caller", "commands", "reply")
+    `since` is when it came (seconds of `perf_counter`), `span` the request's, where the request is traced.
+    """
 
-    def __init__(self, commands: list[Addressed], caller: str, reply: "asyncio.Future[list[Result | Earlier]]") -> None:
+    __slots__ = ("caller", "commands", "reply", "since", "span")
+
+    def __init__(
+        self,
+        commands: list[Addressed],
+        caller: str,
+        reply: "asyncio.Future[list[Result | Earlier]]",
+        span: Span | None = None,
+    ) -> None:
         self.commands = commands
         self.caller = caller
         self.reply = reply
+        self.since = perf_counter()
+        self.span = span
 
     def answer(self, results: list[Result | Earlier]) -> None:
         """Reply, unless the caller has gone."""

@@ -3,18 +3,24 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextvars import Context
 
 from app.gates.decision import Command
 from app.gates.scene import Record, Scene
 from app.gates.tally import Tally
 from app.journal.codec import Entry, decode_entry, decode_head
 from app.journal.port import CommitUnknown, Journal, JournalDamaged, JournalUnavailable
+from app.sequencing.census import Census
 from app.sequencing.mailbox import Addressed, Decided, Earlier, Result, Submission
+from app.sequencing.readiness import Readiness
+from app.sequencing.resident import Resident
+from app.sequencing.scrubbing import Damages, Scrubber
 from app.sequencing.sequencer import Sequencer
 from app.sequencing.store import entry_of
 from app.settings import Settings
 from app.telemetry.log import log
 from app.telemetry.metrics import Metrics
+from app.telemetry.tracing import Tracing
 
 HISTORY_ENTRIES_READ = 32
 """How many entries one read of the history asks for."""
@@ -22,6 +28,10 @@ HISTORY_ENTRIES_READ = 32
 
 class MailboxFull(Exception):
     """Too much waits for the scene already. Nothing was decided."""
+
+
+class MemoryFull(Exception):
+    """The process has as much memory as it may have. Nothing was decided; reads go on."""
 
 
 class Draining(Exception):
@@ -67,23 +77,42 @@ class Registry:
     """
 
     def __init__(
-        self, journal: Journal, settings: Settings, *, clock: Callable[[], int] = now_ms, metrics: Metrics | None = None
+        self,
+        journal: Journal,
+        settings: Settings,
+        *,
+        clock: Callable[[], int] = now_ms,
+        metrics: Metrics | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         self._journal = journal
         self._settings = settings
         self._clock = clock
         self.metrics = metrics or Metrics()
+        self.metrics.commands_waiting = lambda: sum(len(held.mailbox) for held in self._held.values())
+        self._tracing = tracing or Tracing()
+        self._census = Census(journal, settings.scenes_max)
+        self._resident = Resident(settings.process_bytes_max)
+        self.readiness = Readiness(lambda: self._resident.is_full)
+        self.metrics.is_ready = lambda: not self.readiness.reasons()
         self._held: dict[str, Sequencer] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._sweeper: asyncio.Task[None] | None = None
+        self._scrubber: asyncio.Task[None] | None = None
+        self.damages = Damages()
+        self.metrics.damaged_scenes = lambda: len(self.damages.scenes)
         self._touched: dict[str, float] = {}
         self._leaving: set[str] = set()
-        self._draining = False
+        self._closing = False
 
     @property
     def is_draining(self) -> bool:
-        """Say whether the registry takes nothing new."""
-        return self._draining
+        """Say whether the service is stopping."""
+        return self.readiness.is_draining
+
+    def drain(self) -> None:
+        """Be stopping: the doors take no new command, and what they took before is still decided."""
+        self.readiness.is_draining = True
 
     def actor(self, scene: str, character: str) -> Actor:
         """Give the actor of a character; it need not be alive."""
@@ -93,14 +122,30 @@ class Registry:
         """Have commands decided in order, each on its own; return when all of it is durable.
 
         Raises:
-            MailboxFull, Draining, JournalUnavailable: Nothing was decided.
+            MailboxFull, MemoryFull, Draining, JournalUnavailable: Nothing was decided.
             CommitUnknown: The decisions may or may not be durable; the same keys settle it.
-            JournalDamaged: The scene cannot be opened. Nothing was decided.
+            JournalDamaged: The scene cannot be opened, or was found damaged. Nothing was decided.
         """
-        results = await _replied(self._sequencer(scene), commands, caller)
-        if any(type(result) is Earlier for result in results):
+        self.damages.require_whole(scene)
+        if self._resident.is_full:
+            raise MemoryFull(f"the service may have {self._resident.limit_bytes} bytes of memory, and has them")
+        try:
+            results = await _replied(self._sequencer(scene), commands, caller)
+        except (JournalUnavailable, CommitUnknown):
+            self.readiness.failed()
+            raise
+        self.readiness.decided()
+        if not any(type(result) is Earlier for result in results):
+            return results  # type: ignore[return-value]  # none of them is Earlier
+        try:
             return await self._recalled(scene, results)
-        return results  # type: ignore[return-value]  # none of them is Earlier
+        except (JournalUnavailable, JournalDamaged) as error:
+            if isinstance(error, JournalDamaged):
+                self.damages.note(scene, error)
+            if any(type(result) is Decided for result in results):
+                # What was decided beside the retried keys is durable, so nobody may hear that nothing was.
+                raise CommitUnknown(f"decided, but the answers cannot all be read; {error}") from error
+            raise
 
     async def _recalled(self, scene: str, results: list[Result | Earlier]) -> list[Result]:
         """Read the answers of retried keys, each entry that holds some of them once."""
@@ -116,8 +161,9 @@ class Registry:
         """Give a scene to read; None for one that does not exist. A reader never waits for a turn.
 
         Raises:
-            Draining, JournalUnavailable, JournalDamaged: The scene cannot be opened.
+            Draining, JournalUnavailable, JournalDamaged: The scene cannot be opened, or was found damaged.
         """
+        self.damages.require_whole(scene)
         held = self._held.get(scene)
         if held is None or held.scene is None:
             held = self._sequencer(scene)
@@ -137,6 +183,17 @@ class Registry:
         Raises:
             JournalUnavailable, JournalDamaged: The history cannot be read.
         """
+        self.damages.require_whole(scene)
+        try:
+            async for decision in self._history(scene, after=after, character=character):
+                yield decision
+        except JournalDamaged as error:
+            self.damages.note(scene, error)
+            raise
+
+    async def _history(
+        self, scene: str, *, after: int, character: str | None
+    ) -> AsyncIterator[tuple[int, int, Record | None]]:
         position = await self._journal.seek(scene, sequence=after + 1)
         while entries := await self._journal.read(scene, after=position, limit=HISTORY_ENTRIES_READ):
             for stored in entries:
@@ -155,20 +212,26 @@ class Registry:
 
     def _sequencer(self, scene: str) -> Sequencer:
         """Give the scene's sequencer, started when it was not held."""
-        if self._draining:
+        if self._closing:
             raise Draining("the service is stopping; ask another node, or again when it is back")
         held = self._held.get(scene)
         if held is None:
             if len(self._held) >= self._settings.scenes_open_max and self._touched:
                 self._ask_to_leave(next(iter(self._touched)))
-            held = Sequencer(scene, self._journal, self._settings, self._clock, self.metrics)
+            held = Sequencer(
+                scene, self._journal, self._settings, self._clock, self.metrics, self._tracing, self._census
+            )
             self._held[scene] = held
-            task = asyncio.create_task(self._run(held), name=f"scene {scene}")
-            task.add_done_callback(_log_failure)
+            # In a context of its own: a scene outlives the request that opened it, and is not part of its trace or log.
+            task = asyncio.create_task(self._run(held), name=f"scene {scene}", context=Context())
+            task.add_done_callback(_log_failure, context=Context())
             self._tasks[scene] = task
             self.metrics.open_scenes = len(self._held)
             if self._sweeper is None:
-                self._sweeper = asyncio.create_task(self._sweep(), name="idle scenes")
+                self._sweeper = asyncio.create_task(self._sweep(), name="idle scenes", context=Context())
+                scrubber = Scrubber(self._journal, self._settings, self.damages)
+                self._scrubber = asyncio.create_task(scrubber.run(), name="scrubber", context=Context())
+                self._scrubber.add_done_callback(_log_failure, context=Context())
         self._leaving.discard(scene)
         self._touched.pop(scene, None)
         self._touched[scene] = asyncio.get_running_loop().time()
@@ -192,13 +255,16 @@ class Registry:
         try:
             await sequencer.turn()
         except (JournalUnavailable, CommitUnknown, JournalDamaged) as error:
-            log.warning("scene-cannot-be-opened", scene=sequencer.name, error=str(error))
+            if isinstance(error, JournalDamaged):
+                self.damages.note(sequencer.name, error)
+            else:
+                log.warning("scene-cannot-be-opened", scene=sequencer.name, error=str(error))
             for submission in sequencer.mailbox.drain():
                 submission.refuse(error)
 
     def _may_leave(self, sequencer: Sequencer) -> bool:
         exists = sequencer.scene is not None and sequencer.scene.state.exists
-        return self._draining or not exists or sequencer.name in self._leaving
+        return self._closing or not exists or sequencer.name in self._leaving
 
     def _release(self, scene: str) -> None:
         """Let a scene go: whoever asks next opens it again."""
@@ -226,20 +292,20 @@ class Registry:
 
     async def close(self) -> None:
         """Take nothing new, answer what waits, checkpoint every scene, and close the journal last."""
-        self._draining = True
-        sweepers = [] if self._sweeper is None else [self._sweeper]
-        for sweeper in sweepers:
-            sweeper.cancel()
+        self.readiness.is_draining = self._closing = True
+        idle = [task for task in (self._sweeper, self._scrubber) if task is not None]
+        for task in idle:
+            task.cancel()
         for sequencer in list(self._held.values()):
             sequencer.mailbox.wake()
-        await asyncio.gather(*sweepers, *self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*idle, *self._tasks.values(), return_exceptions=True)
         await self._journal.close()
 
 
 async def _replied(sequencer: Sequencer, commands: Sequence[Addressed], caller: str) -> list[Result | Earlier]:
     """Let a submission wait for its turn; give the reply."""
     reply: asyncio.Future[list[Result | Earlier]] = asyncio.get_running_loop().create_future()
-    if not sequencer.mailbox.put(Submission(list(commands), caller, reply)):
+    if not sequencer.mailbox.put(Submission(list(commands), caller, reply, sequencer.tracing.caller())):
         raise MailboxFull(f"{len(sequencer.mailbox)} commands wait for scene {sequencer.name!r} already")
     return await reply
 

@@ -2,24 +2,37 @@
 
 from collections import Counter
 from collections.abc import Callable
+from time import perf_counter
 
-from app.gates.bundle import resolved
+from app.gates.bundle import Bundle, resolved
 from app.gates.candidate import Candidate
 from app.gates.catalogue import COMMANDS, outcome_of, word_of
 from app.gates.character import Answer
 from app.gates.decision import Problem, Refused, Undecided, name_of
-from app.gates.receipt import mark
+from app.gates.event_commands import Covered
+from app.gates.graph import SubmitCandidate
+from app.gates.lives import Spawn
+from app.gates.receipt import Mark, mark
 from app.gates.scene import Record, Scene
-from app.gates.tick import Ticked
-from app.journal.codec import encode_entry
+from app.gates.tick import Tick, Ticked
+from app.journal.codec import Traced, encode_entry
 from app.journal.port import START, CommitUnknown, Journal, JournalDamaged, JournalUnavailable, NotTheWriter
+from app.sequencing.census import Census
 from app.sequencing.mailbox import Addressed, Decided, Earlier, Mailbox, Result, Submission
+from app.sequencing.pace import Pace
 from app.sequencing.store import SceneStore, entry_of
 from app.settings import Settings
 from app.telemetry.log import log
 from app.telemetry.metrics import Metrics
+from app.telemetry.tracing import Tracing, link, traceparent_of
 
 _STOPPED = "the scene is being opened again; try again"
+
+PACED = 64
+"""After how many commands a turn looks whether others should run."""
+
+_LONG = frozenset({Bundle, Covered, Spawn, SubmitCandidate})
+"""The commands that may take long, before each of which it looks too."""
 
 CONFLICTS_MAX = 8
 """How often a turn is decided again because the history was longer, before the caller is told to come back."""
@@ -33,7 +46,14 @@ class Sequencer:
     """
 
     def __init__(
-        self, name: str, journal: Journal, settings: Settings, clock: Callable[[], int], metrics: Metrics
+        self,
+        name: str,
+        journal: Journal,
+        settings: Settings,
+        clock: Callable[[], int],
+        metrics: Metrics,
+        tracing: Tracing,
+        census: Census,
     ) -> None:
         self.name = name
         self.mailbox = Mailbox(settings.mailbox_commands_max)
@@ -44,6 +64,8 @@ class Sequencer:
         self._settings = settings
         self._clock = clock
         self._metrics = metrics
+        self.tracing = tracing
+        self._census = census
         self._position = START
         self._is_stale = True
         self._may_be_durable = False
@@ -69,12 +91,24 @@ class Sequencer:
         """
         scene = await self.open()
         submissions = self.deciding = self.mailbox.take(self._settings.turn_commands_max)
+        started = perf_counter()
+        waited = next((started - submission.since for submission in submissions if submission.commands), None)
+        if waited is not None:
+            self._metrics.waited(waited)
+        spans = [submission.span for submission in submissions if submission.span is not None]
+        with self.tracing.turn(self.name, spans):
+            await self._take(scene, submissions, started)
+
+    async def _take(self, scene: Scene, submissions: list[Submission], started: float) -> None:
+        """Decide submissions, again where the history was longer, until they are adopted or dropped."""
         for _ in range(CONFLICTS_MAX):
             candidate = Candidate(scene, self._clock())
+            if not candidate.exists and any(submission.commands for submission in submissions):
+                candidate.may_begin = await self._census.has_room()
             self._recalled = await self._recall(candidate, submissions)
-            results = [self._decide(candidate, submission) for submission in submissions]
+            results, traced = await self._decide_all(candidate, submissions)
             try:
-                await self._append(candidate)
+                await self._append(candidate, traced)
             except NotTheWriter:
                 self._is_stale, self._may_be_durable = True, False
                 try:
@@ -82,12 +116,18 @@ class Sequencer:
                 except (JournalUnavailable, JournalDamaged) as error:
                     self._drop(submissions, results, candidate, JournalUnavailable(str(error)))
                     return
-            except (JournalUnavailable, CommitUnknown) as error:
-                self._is_stale, self._may_be_durable = isinstance(error, CommitUnknown), False
+            except (JournalUnavailable, JournalDamaged, CommitUnknown) as error:
+                self._is_stale, self._may_be_durable = not isinstance(error, JournalUnavailable), False
                 self._drop(submissions, results, candidate, error)
                 return
             else:
-                await self._adopt(scene, candidate, submissions, results)
+                self._census.note(before=scene.state.exists, after=candidate.exists)
+                if candidate.records:
+                    # A turn that decided nothing is not adopted: the journal would know nothing of its time.
+                    scene.adopt(candidate)
+                    self.store.adopted(scene, candidate, self._position, traced)
+                    self._metrics.turn(outcomes(candidate.records), perf_counter() - started)
+                await self._answer(scene, candidate, submissions, results)
                 return
         self._drop(
             submissions, results, candidate, JournalUnavailable("the scene is being written elsewhere; try again")
@@ -110,31 +150,34 @@ class Sequencer:
         for submission in self.mailbox.drain():
             submission.refuse(JournalUnavailable(_STOPPED))
 
-    async def _adopt(
+    async def _answer(
         self, scene: Scene, candidate: Candidate, submissions: list[Submission], results: list[list[Result | Earlier]]
     ) -> None:
-        """Make a durable candidate visible, then answer; afterwards store a checkpoint when one is due.
-
-        A turn that decided nothing is not adopted: the journal would know nothing of its time.
-        """
-        if candidate.records:
-            scene.adopt(candidate)
-            self.store.adopted(scene, candidate, self._position)
-            self._metrics.turn(outcomes(candidate.records))
+        """Answer what a candidate that is visible now decided; afterwards store a checkpoint when one is due."""
         for submission, answers in zip(submissions, results, strict=True):
+            if submission.span is not None:
+                # Before its answer: afterwards its span has ended.
+                link(submission.span, {of for each in submission.commands for of in self.store.grants.of(each.command)})
             submission.answer(answers)
         self._may_be_durable = False
         if self.store.is_due or candidate.closes:
             await self.store.checkpoint(scene)
 
-    async def _append(self, candidate: Candidate) -> None:
+    async def _append(self, candidate: Candidate, traced: list[Traced]) -> None:
         """Make a candidate's decisions durable as one entry; a turn that decided nothing writes nothing."""
-        if candidate.records:
-            blob = encode_entry(at=candidate.at, first=candidate.first, records=candidate.records)
-            self._may_be_durable = True
-            self._position = await self._journal.append(
-                self.name, after=self._position, first=candidate.first, last=candidate.sequence, blob=blob
-            )
+        if not candidate.records:
+            return
+        first, last = candidate.first, candidate.sequence
+        blob = encode_entry(at=candidate.at, first=first, records=candidate.records, traced=traced)
+        self._may_be_durable = True
+        started = perf_counter()
+        try:
+            with self.tracing.append(first=first, last=last, size=len(blob)):
+                self._position = await self._journal.append(
+                    self.name, after=self._position, first=first, last=last, blob=blob
+                )
+        finally:
+            self._metrics.append(perf_counter() - started)
 
     async def _recall(self, candidate: Candidate, submissions: list[Submission]) -> dict[int, Answer]:
         """Read by sequence the answers of retried keys that later commands of the same submission refer to.
@@ -148,7 +191,7 @@ class Sequencer:
                 held = commands[index]
                 if held.key is None:
                     continue
-                keyed = mark(submission.caller, held.key, held.character, held.command, held.references)
+                keyed = mark(submission.caller, held.key, held.character, held.asked or held.command, held.references)
                 earlier = candidate.earlier(keyed)
                 if earlier is not None and earlier[0] not in recalled:
                     try:
@@ -158,11 +201,31 @@ class Sequencer:
                     recalled[earlier[0]] = entry.records[earlier[0] - entry.first].answer
         return recalled
 
-    def _decide(self, candidate: Candidate, submission: Submission) -> list[Result | Earlier]:
-        """Decide one submission's commands in order; a key that was used before is answered and not decided."""
+    async def _decide_all(
+        self, candidate: Candidate, submissions: list[Submission]
+    ) -> tuple[list[list[Result | Earlier]], list[Traced]]:
+        """Decide submissions in order; say too which sequences came from traced requests."""
+        results, traced, pace = [], [], Pace()
+        for submission in submissions:
+            before = candidate.sequence
+            results.append(await self._decide(candidate, submission, pace))
+            if submission.span is not None and candidate.sequence > before:
+                traced.append(Traced(before + 1, candidate.sequence, traceparent_of(submission.span)))
+        return results, traced
+
+    async def _decide(self, candidate: Candidate, submission: Submission, pace: Pace) -> list[Result | Earlier]:
+        """Decide one submission's commands in order; a key that was used before is answered and not decided.
+
+        Nobody sees the candidate before it is adopted, so whoever waits may run in between.
+        """
         results: list[Result | Earlier] = []
         decide, at = candidate.decide, candidate.at
-        for addressed in submission.commands:
+        for number, addressed in enumerate(submission.commands, 1):
+            if (number % PACED == 0 or type(addressed.command) in _LONG) and pace.is_due:
+                await pace.pause()
+            if type(addressed.command) is Tick:
+                results.append(await self._decide_tick(candidate, submission.caller, addressed, pace))
+                continue
             if addressed.key is not None or addressed.references:
                 results.append(self._decide_tied(candidate, submission.caller, addressed, results))
                 continue
@@ -178,16 +241,42 @@ class Sequencer:
         With a key, once: the same command again gets the first answer, another is told so.
         """
         character, key, references = addressed.character, addressed.key, addressed.references
-        keyed = None if key is None else mark(caller, key, character, addressed.command, references)
-        earlier = None if keyed is None else candidate.earlier(keyed)
-        if keyed is None or earlier is None:
-            answers = [self._answer_of(each) for each in before] if references else []
+        keyed = None if key is None else mark(caller, key, character, addressed.asked or addressed.command, references)
+        earlier = None if keyed is None else self._earlier(candidate, keyed)
+        if earlier is None:
+            named = [index for index in references.values() if index < len(before)]
+            answers = {index: self._answer_of(before[index]) for index in named}
             command = resolved(addressed.command, references, answers)
             if type(command) is Undecided:
                 return command
             record = candidate.decide(character, command, keyed)
             return record if type(record) is Undecided else Decided(candidate.sequence, candidate.at, record)
-        sequence, fingerprint = earlier
+        return earlier
+
+    async def _decide_tick(
+        self, candidate: Candidate, caller: str, addressed: Addressed, pace: Pace
+    ) -> Result | Earlier:
+        """Decide a tick, which may be much work: whoever waits may run in between, and sees nothing of it."""
+        keyed = None if addressed.key is None else mark(caller, addressed.key, None, addressed.command)
+        earlier = None if keyed is None else self._earlier(candidate, keyed)
+        if earlier is not None:
+            return earlier
+        steps = candidate.decide_in_steps(addressed.command, keyed)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                record: Record | Undecided = done.value
+                return record if type(record) is Undecided else Decided(candidate.sequence, candidate.at, record)
+            if pace.is_due:
+                await pace.pause()
+
+    def _earlier(self, candidate: Candidate, keyed: Mark) -> Result | Earlier | None:
+        """Give what a key was answered before; None for one that was not used, or no longer counts."""
+        found = candidate.earlier(keyed)
+        if found is None:
+            return None
+        sequence, fingerprint = found
         if fingerprint != keyed.fingerprint:
             return Undecided(Problem.KEY_REUSED, "this key was used with another command; make a new key for this one")
         if sequence < candidate.first:

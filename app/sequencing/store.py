@@ -1,21 +1,31 @@
 """The scene's store: opening from a checkpoint and the tail behind it, checkpoints of what changed, retention."""
 
+from collections.abc import Sequence
+
 from app.gates.candidate import Candidate, replay
+from app.gates.identity import Sealer
 from app.gates.lives import Remains
 from app.gates.scene import Bounds, Scene
 from app.gates.tally import NOTHING, Tally, count, counts, prune
 from app.journal.codec import (
     Entry,
     StoredCharacter,
+    Traced,
     decode_character,
     decode_checkpoint,
     decode_entry,
+    decode_granted,
     encode_character,
     encode_checkpoint,
 )
-from app.journal.port import START, CommitUnknown, Journal, JournalDamaged, JournalUnavailable
+from app.journal.port import START, CommitUnknown, Journal, JournalDamaged, JournalUnavailable, SealSecret
+from app.sequencing.pace import Pace
+from app.sequencing.traced_grants import TracedGrants
 from app.settings import Settings
 from app.telemetry.log import log
+
+PACED = 64
+"""After how many characters the work on a checkpoint looks whether others should run."""
 
 ENTRIES_READ_MAX = 256
 """How many entries one read of the tail asks for."""
@@ -29,11 +39,26 @@ def bounds_of(settings: Settings) -> Bounds:
         receipts_max=settings.receipts_max,
         receipts_ms=settings.receipts_ms,
         rigs_max=settings.rigs_max,
+        characters_max=settings.characters_max,
+        character_bytes_max=settings.character_bytes_max,
         rollback_ticks=settings.rollback_ticks,
         tick_window=settings.tick_window_ticks,
         tick_requests_max=settings.tick_requests_max,
+        scene_requests_max=settings.scene_requests_max,
         tick_deliveries_max=settings.tick_deliveries_max,
     )
+
+
+def sealer_of(scene: str, secret: bytes, secrets: Sequence[SealSecret]) -> Sealer:
+    """Give the sealer of a scene: under the journal's secret, or the newest of those that repairs made.
+
+    Raises:
+        JournalDamaged: A repair's record of what had been granted cannot be read.
+    """
+    sealer = Sealer(scene, secret)
+    for repaired in secrets:
+        sealer = Sealer(scene, repaired.secret, earlier=(sealer, decode_granted(repaired.granted)))
+    return sealer
 
 
 async def entry_of(journal: Journal, scene: str, sequence: int) -> Entry:
@@ -67,6 +92,7 @@ class SceneStore:
         self._is_behind = False
         self._position = START
         self._tallies: dict[str, Tally] = {}
+        self.grants = TracedGrants(settings.traced_grants_max)
 
     def tally(self, character: str) -> Tally:
         """Give what a character's gates refused in this life. Do not change it."""
@@ -89,7 +115,7 @@ class SceneStore:
             JournalUnavailable, JournalDamaged: Nothing was changed.
         """
         scene = await self.checkpointed()
-        position = self._position
+        position, pace = self._position, Pace()
         while entries := await self._journal.read(self._name, after=position, limit=ENTRIES_READ_MAX):
             for stored_entry in entries:
                 entry = decode_entry(stored_entry.blob)
@@ -98,7 +124,9 @@ class SceneStore:
                     raise JournalDamaged(detail)
                 candidate = replay(scene, entry.first, entry.at, entry.records)
                 position = stored_entry.position
-                self.adopted(scene, candidate, position)
+                self.adopted(scene, candidate, position, entry.traced)
+                if pace.is_due:
+                    await pace.pause()
         self._position = position
         return scene, position
 
@@ -110,11 +138,15 @@ class SceneStore:
         """
         scene = Scene(self._name, self._journal.secret, bounds_of(self._settings))
         self._changed, self._decisions, self._tallies, self._position = set(), 0, {}, START
+        self.grants.clear()
         checkpoint = await self._journal.load(self._name)
         if checkpoint is None:
             return scene
-        head, remains = decode_checkpoint(checkpoint.header), dict[str, Remains]()
-        for name, blob in checkpoint.characters.items():
+        scene.sealer = sealer_of(self._name, self._journal.secret, checkpoint.secrets)
+        head, remains, pace = decode_checkpoint(checkpoint.header), dict[str, Remains](), Pace()
+        for number, (name, blob) in enumerate(checkpoint.characters.items(), 1):
+            if number % PACED == 0 and pace.is_due:
+                await pace.pause()
             stored = decode_character(blob)
             if stored.living is not None:
                 scene.roster.load(name, stored.living)
@@ -123,15 +155,18 @@ class SceneStore:
             if stored.tally is not None:
                 self._tallies[name] = stored.tally
         scene.restore(head.state, head.receipts, remains, head.open_ticks)
+        self.grants.restore(head.traced)
         self._position = checkpoint.position
         return scene
 
-    def adopted(self, scene: Scene, candidate: Candidate, position: int) -> None:
-        """Note what a turn changed: whose value, whose tally."""
+    def adopted(self, scene: Scene, candidate: Candidate, position: int, traced: list[Traced]) -> None:
+        """Note what a turn changed: whose value, whose tally; and which traced requests were granted what in it."""
         self._position = position
         self._decisions += len(candidate.records)
         if candidate.closes:
             self._tallies.clear()
+            self.grants.clear()
+        self.grants.note(candidate.first, candidate.records, traced)
         self._changed.update(candidate.gone)
         self._changed.update(candidate.living)
         self._changed.update(candidate.dead)
@@ -151,9 +186,14 @@ class SceneStore:
         too.
         """
         scene.receipts.expire(at=scene.state.at)
-        changed = {name: self._stored(scene, name) for name in self._changed}
+        changed, pace = dict[str, bytes | None](), Pace()
+        for number, name in enumerate(self._changed, 1):
+            if number % PACED == 0 and pace.is_due:
+                await pace.pause()
+            changed[name] = self._stored(scene, name)
         closed = not scene.state.exists
-        header = encode_checkpoint(scene.state, scene.receipts.dump(), scene.open_ticks(), closed=closed)
+        traced = self.grants.pending(scene.roster)
+        header = encode_checkpoint(scene.state, scene.receipts.dump(), scene.open_ticks(), closed=closed, traced=traced)
         noted, self._changed, self._decisions = self._changed, set(), 0
         position = self._position
         try:
@@ -162,10 +202,18 @@ class SceneStore:
             )
             await self._trim(scene, position, closed=closed)
             self._is_behind = False
-        except (JournalUnavailable, CommitUnknown) as error:
+        except (JournalUnavailable, JournalDamaged, CommitUnknown) as error:
             self._changed |= noted
             self._is_behind = True
             log.warning("checkpoint-failed", scene=self._name, error=str(error))
+
+    def whole(self, scene: Scene) -> tuple[bytes, dict[str, bytes]]:
+        """Give everything that a checkpoint of the scene holds: its head, and every id as it is stored."""
+        traced = self.grants.pending(scene.roster)
+        closed = not scene.state.exists
+        header = encode_checkpoint(scene.state, scene.receipts.dump(), scene.open_ticks(), closed=closed, traced=traced)
+        held = {name: self._stored(scene, name) for name in (*scene.roster, *scene.remains)}
+        return header, {name: blob for name, blob in held.items() if blob is not None}
 
     def _stored(self, scene: Scene, name: str) -> bytes | None:
         """Give an id as a checkpoint stores it; None for one of which nothing remains."""

@@ -1,16 +1,17 @@
 """Verification: replay a journal, decide every command again, and report each difference between then and now."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from msgspec import Struct, structs
 
 from app.gates.candidate import Candidate
 from app.gates.decision import Refused
 from app.gates.event_commands import Enqueue
+from app.gates.identity import Granted
 from app.gates.scene import Record, Scene
-from app.journal.codec import RULES, Entry, decode_entry
-from app.journal.port import START, Journal, JournalDamaged
-from app.sequencing.store import SceneStore, bounds_of
+from app.journal.codec import RULES, Entry, decode_entry, decode_granted
+from app.journal.port import START, Journal, JournalDamaged, SealSecret
+from app.sequencing.store import SceneStore, bounds_of, sealer_of
 from app.settings import Settings
 
 ENTRIES_READ_MAX = 256
@@ -72,7 +73,7 @@ async def verify_scene(journal: Journal, name: str, settings: Settings) -> Scene
         stored, until = await store.open()
         replayed = await _decide_again(journal, scene, report, settings, until=until)
     except JournalDamaged as error:
-        report.report(None, DAMAGE, str(error))
+        report.report(error.sequence, DAMAGE, str(error))
         return report
     if report.decided_again == report.decisions and replayed.sequence == stored.sequence:
         _compare_states(replayed, stored, report)
@@ -89,13 +90,16 @@ async def _decide_again(
     position, expected = START, 0
     trusted = scene
     checkpoint = await journal.load(scene.name)
+    secrets = () if checkpoint is None else checkpoint.secrets
     while entries := await journal.read(scene.name, after=position, limit=ENTRIES_READ_MAX):
         for stored in entries:
             if stored.position > until:
                 return trusted
             position = stored.position
             entry = decode_entry(stored.blob)
-            if expected and entry.first != expected:
+            if any(repaired.first == entry.first for repaired in secrets):
+                _repaired(trusted, entry.first, expected, secrets, journal.secret)
+            elif expected and entry.first != expected:
                 report.report(entry.first, DAMAGE, f"sequence {expected} is missing")
             expected = entry.last + 1
             report.entries += 1
@@ -107,6 +111,19 @@ async def _decide_again(
                 if entry.first == trusted.sequence + 1:
                     _decide_entry(trusted, entry, report)
     return trusted
+
+
+def _repaired(scene: Scene, first: int, expected: int, secrets: Sequence[SealSecret], secret: bytes) -> None:
+    """Let a state that was followed up to a repair go on behind it: the sequences that it lost are not missing.
+
+    A repair that kept nothing begins with nothing; behind any other, a state that was not followed is not known.
+    """
+    until = [repaired for repaired in secrets if repaired.first <= first]
+    is_followed = expected == scene.sequence + 1
+    is_beginning = not expected and decode_granted(until[-1].granted) == Granted()
+    if is_followed or is_beginning:
+        scene.state = structs.replace(scene.state, sequence=first - 1)
+        scene.sealer = sealer_of(scene.name, secret, until)
 
 
 async def _at_checkpoint(journal: Journal, name: str, settings: Settings) -> Scene:

@@ -4,27 +4,33 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
+from app.gates.bundle import Answered, Bundle, Bundled, Member
 from app.gates.clip import Event
 from app.gates.decision import Command, Refused
 from app.gates.event_commands import Enqueue, LoopDelivered, Play
-from app.gates.identity import Token
+from app.gates.identity import Granted, Token
 from app.gates.lives import CloseScene, Remains, SceneClosed
 from app.gates.parameter import CommitParameters, ParameterRefusal, ParameterValue
 from app.gates.receipt import mark
 from app.gates.scene import OpenTicks, Record, SceneState
 from app.gates.tally import LayerTally, Tally
+from app.gates.tick import Applied, TickAnswers, Ticks
 from app.gates.transition import Begin, Complete, TransitionCommitted, TransitionGranted, TransitionRefusal
 from app.journal.codec import (
     FORMAT,
     RULES,
     StoredCharacter,
+    Traced,
+    TracedGrant,
     decode_character,
     decode_checkpoint,
     decode_entry,
+    decode_granted,
     decode_head,
     encode_character,
     encode_checkpoint,
     encode_entry,
+    encode_granted,
 )
 from app.journal.port import JournalDamaged
 
@@ -33,6 +39,7 @@ BEGIN = Begin(layer="base", target="Run", data={"clip": "run"})
 GRANTED = Record("hero", BEGIN, TransitionGranted(TOKEN, None), 2, mark("server", "key-1", "hero", BEGIN))
 REFUSED = Record("villain", Complete(token=TOKEN), Refused(TransitionRefusal.UNKNOWN_TOKEN, at="token"), 1)
 CLOSED = Record(None, CloseScene(), SceneClosed(), 0)
+PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 def packed(*records: Record) -> bytes:
@@ -65,6 +72,31 @@ def test_an_entrys_head_names_the_characters_it_touched_once_each():
     head = decode_head(packed(REFUSED, GRANTED, CLOSED, REFUSED))
 
     assert (head.format, head.at, head.first, head.characters) == (FORMAT, 1_000, 7, ["villain", "hero"])
+
+
+def test_an_entry_says_which_of_its_decisions_came_from_traced_requests():
+    traced = [Traced(7, 8, PARENT), Traced(9, 9, PARENT.replace("4bf9", "5bf9"))]
+
+    blob = encode_entry(at=1_000, first=7, records=[GRANTED, REFUSED, CLOSED], traced=traced)
+
+    assert decode_entry(blob).traced == traced
+    assert decode_head(blob).characters == ["hero", "villain"]
+
+
+def test_an_entry_without_traced_requests_does_not_pay_for_those_that_have_them():
+    plain = packed(GRANTED)
+
+    assert encode_entry(at=1_000, first=7, records=[GRANTED], traced=[]) == plain
+    assert len(msgspec.msgpack.decode(plain)) == 6
+    assert decode_entry(plain).traced == []
+
+
+def test_a_checkpoint_carries_the_traces_of_grants():
+    traced = [TracedGrant("hero", "base", 1, 2, PARENT)]
+
+    blob = encode_checkpoint(SceneState(), {}, OpenTicks(), closed=False, traced=traced)
+
+    assert decode_checkpoint(blob).traced == traced
 
 
 def test_the_same_word_is_another_fact_for_another_command():
@@ -141,6 +173,54 @@ def test_an_answer_without_an_outcome_is_refused():
         decode_entry(changed(packed(GRANTED), 5, 0, 2, to={}))
 
 
+BUNDLED = Record(
+    None,
+    Bundle(commands=[Member("hero", BEGIN)]),
+    Bundled([Answered("hero", "begin", TransitionGranted(TOKEN, None), 2)]),
+    0,
+)
+NO_ANSWERS_INSIDE: list[object] = [
+    7,
+    None,
+    [],
+    {},
+    {"outcome": []},
+    {"outcome": "teleported"},
+    {"outcome": "delivered"},
+    {"problem": 7},
+]
+"""What may not stand as the answer to one `begin` of a bundle or a sealed tick."""
+
+
+def test_an_answer_inside_another_comes_back_as_it_was_packed():
+    assert through(BUNDLED) == BUNDLED
+
+
+@pytest.mark.parametrize("answer", NO_ANSWERS_INSIDE, ids=str)
+def test_what_is_no_answer_of_its_command_is_refused_inside_another_too(answer: object):
+    with pytest.raises(JournalDamaged):
+        decode_entry(changed(packed(BUNDLED), 5, 0, 2, "answers", 0, 2, to=answer))
+
+
+@pytest.mark.parametrize("answer", NO_ANSWERS_INSIDE, ids=str)
+def test_what_is_no_answer_of_its_command_is_refused_in_a_checkpoint_too(answer: object):
+    applied = Applied("ai", 7, Answered("hero", "begin", answer, 2))
+    open_ticks = OpenTicks(ticks=Ticks(answered={3: TickAnswers(9, [applied])}))
+
+    with pytest.raises(JournalDamaged):
+        decode_checkpoint(encode_checkpoint(SceneState(), {}, open_ticks, closed=False))
+
+
+def test_an_answer_that_is_nested_without_end_is_refused():
+    """Damage can look like this; no door lets it in."""
+    nested = b"\x91" * 5_000 + b"\x90"
+    whole = packed(BUNDLED)
+    answer = msgspec.msgpack.encode(msgspec.msgpack.decode(whole)[5][0][2]["answers"][0][2])
+
+    with pytest.raises(JournalDamaged):
+        decode_entry(whole.replace(answer, nested))
+
+
 @pytest.mark.parametrize("cut", [0, 1, 10, -1])
 @pytest.mark.parametrize("decode", [decode_entry, decode_head])
 def test_an_entry_that_was_cut_off_is_refused(decode: object, cut: int):
@@ -188,3 +268,11 @@ def test_what_was_not_given_is_not_stored():
 
     assert isinstance(back.command, Begin)
     assert (back.command.data, back.command.life) == (UNSET, UNSET)
+
+
+def test_what_was_granted_before_a_repair_comes_back():
+    granted = Granted(3, {"hero": 5}, {"hero": {"base": 7}})
+
+    assert decode_granted(encode_granted(granted)) == granted
+    with pytest.raises(JournalDamaged, match="before a repair"):
+        decode_granted(b"nothing of the kind")

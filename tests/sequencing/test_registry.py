@@ -6,9 +6,12 @@ import pytest
 
 from app.gates.lives import Despawn
 from app.gates.transition import Begin
+from app.journal.port import CommitUnknown, JournalDamaged, JournalUnavailable
 from app.sequencing.mailbox import Addressed
-from app.sequencing.registry import MailboxFull
-from tests.support.journal_fakes import FaultyJournal
+from app.sequencing.registry import MailboxFull, Registry
+from app.settings import Settings
+from app.telemetry.passage import Passage, entered, left, present
+from tests.support.journal_fakes import Fault, FaultyJournal
 from tests.support.played import assert_same_scene
 from tests.support.sequenced import RUN, SPAWN, ask, generation, idle, replayed, seen, served, word
 
@@ -186,3 +189,64 @@ async def test_a_reader_gets_a_scene_that_is_asked_to_leave_at_once(journal: Fau
         opened = await asyncio.gather(*(registry.opened(scene) for scene in scenes))
 
         assert [None if one is None else one.scene.name for one in opened] == scenes
+
+
+async def test_a_scene_runs_as_part_of_no_request_also_not_of_the_one_that_opened_it(journal: FaultyJournal):
+    """Its later log lines would name a request that is long over."""
+    seen_in_turns: list[Passage | None] = []
+
+    def clock() -> int:
+        seen_in_turns.append(present())
+        return 1_000
+
+    registry = Registry(journal, Settings(), clock=clock)
+    token = entered(Passage(b"r-1", None))
+    await ask(registry, SPAWN)
+    left(token)
+    await registry.close()
+
+    assert seen_in_turns == [None]
+
+
+async def test_the_metrics_tell_what_is_held_waits_and_is_damaged_and_whether_it_is_ready(journal: FaultyJournal):
+    async with served(journal) as registry:
+        metrics = registry.metrics
+        await ask(registry, SPAWN)
+        journal.hold()
+        asked = [asyncio.create_task(ask(registry, RUN)) for _ in range(3)]
+        await journal.is_held.wait()
+        late = [asyncio.create_task(ask(registry, RUN)) for _ in range(2)]
+        await asyncio.sleep(0)
+        waiting, ready = metrics.commands_waiting(), metrics.is_ready()
+        journal.release()
+        await asyncio.gather(*asked, *late)
+        registry.damages.note("other", JournalDamaged("a bit is wrong"))
+
+        assert (waiting, metrics.commands_waiting()) == (2, 0)
+        assert (metrics.open_scenes, metrics.damaged_scenes()) == (1, 1)
+        registry.drain()
+        assert (ready, metrics.is_ready()) == (True, False)
+
+
+async def test_a_registry_that_drains_says_so_and_still_decides_what_the_doors_took(journal: FaultyJournal):
+    async with served(journal) as registry:
+        await ask(registry, SPAWN)
+        registry.drain()
+
+        assert await ask(registry, RUN) == "granted"
+        assert (registry.is_draining, registry.readiness.reasons()) == (True, ["draining"])
+
+
+async def test_a_journal_that_fails_makes_a_registry_unready_until_it_has_taken_something(journal: FaultyJournal):
+    async with served(journal) as registry:
+        await ask(registry, SPAWN)
+        reasons = [registry.readiness.reasons()]
+        for fault in (Fault.UNAVAILABLE, Fault.UNKNOWN_LOST):
+            journal.next(fault)
+            with pytest.raises((JournalUnavailable, CommitUnknown)):
+                await ask(registry, RUN)
+            reasons.append(registry.readiness.reasons())
+            await ask(registry, RUN)
+            reasons.append(registry.readiness.reasons())
+
+        assert reasons == [[], ["journal-unavailable"], [], ["journal-unavailable"], []]

@@ -10,7 +10,7 @@ from app.gates.lives import CloseScene, Despawn, Spawn
 from app.gates.transition import Begin, Complete, TransitionGranted
 from app.journal.codec import RULES, decode_entry, encode_entry
 from app.journal.memory import MemoryJournal
-from app.journal.port import START, StoredEntry
+from app.journal.port import START, JournalDamaged, StoredEntry
 from app.sequencing.mailbox import Addressed, Decided
 from app.sequencing.registry import Registry
 from app.sequencing.verify import CHANGED_RULE, DAMAGE, SceneReport, verify
@@ -161,3 +161,28 @@ async def test_what_is_written_while_a_journal_is_verified_is_left_for_the_next_
     [report] = await reports(journal)
 
     assert (report.decisions, report.found) == (9, 0)
+
+
+async def test_a_journal_that_finds_damage_itself_is_believed_and_its_sequence_named():
+    """The first bad sequence is the journal's to know; the other scenes are verified all the same."""
+
+    class Torn(MemoryJournal):
+        async def read(self, scene: str, *, after: int, limit: int) -> list[StoredEntry]:
+            if scene == "match" and after >= 3:
+                raise JournalDamaged("torn", sequence=4)
+            return await super().read(scene, after=after, limit=min(limit, 3))
+
+    journal = Torn()
+    registry = Registry(journal, SETTINGS)
+    for scene in ("arena", "match", "zoo"):
+        await registry.submit(scene, [Addressed("hero", Spawn())])
+    for _ in range(5):
+        await registry.submit("match", [Addressed("hero", Begin(layer="base", target="Run"))])
+
+    found = {report.scene: report.differences for report in await reports(journal)}
+
+    assert list(found) == ["arena", "match", "zoo"]
+    assert [(each.sequence, each.meaning, each.detail) for each in found["match"]] == [(4, DAMAGE, "torn")]
+    assert found["arena"] == found["zoo"] == []
+    journal._is_closed = True
+    await registry.close()
