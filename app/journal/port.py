@@ -1,6 +1,15 @@
 """The journal as the sequencer sees it: what it promises, and the three ways it can fail."""
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
+
+Committed = Callable[[int, float], None]
+"""Is told of each commit that became durable: how many entries it held, and how long it took, seconds."""
+
+
+def unwatched(entries: int, seconds: float) -> None:
+    """Be told of a commit, and do nothing."""
+
 
 START = 0
 """The position before a scene's first entry, in every journal."""
@@ -19,7 +28,14 @@ class NotTheWriter(Exception):
 
 
 class JournalDamaged(Exception):
-    """What was read back cannot have been written here. Nothing was changed."""
+    """What was read back cannot have been written here. Nothing was changed.
+
+    `sequence` is the first decision of the scene that cannot be trusted, where that is known.
+    """
+
+    def __init__(self, said: str, *, sequence: int | None = None) -> None:
+        super().__init__(said)
+        self.sequence = sequence
 
 
 class StoredEntry(NamedTuple):
@@ -35,15 +51,28 @@ class StoredEntry(NamedTuple):
     blob: bytes
 
 
+class SealSecret(NamedTuple):
+    """The secret of a scene's seals from the decision `first` on, made by a repair that lost decisions before it.
+
+    `granted` is the repair's record of what had been granted until then, encoded by its own codec.
+    """
+
+    first: int
+    secret: bytes
+    granted: bytes
+
+
 class Checkpoint(NamedTuple):
     """A scene as it stood after the entry at `position`: reopening reads this and the entries behind it.
 
-    `characters` maps every character that is held, alive or remembered, to its encoded value.
+    `characters` maps every character that is held, alive or remembered, to its encoded value. `secrets` are those that
+    repairs made, ascending; below the first of them the journal's own holds.
     """
 
     position: int
     header: bytes
     characters: dict[str, bytes]
+    secrets: tuple[SealSecret, ...] = ()
 
 
 class Journal(Protocol):
@@ -60,12 +89,16 @@ class Journal(Protocol):
         Raises:
             NotTheWriter: `after` is not the scene's last position. Nothing was written.
             JournalUnavailable: Nothing was written.
+            JournalDamaged: Nothing was written; what the entry belongs to is damaged.
             CommitUnknown: The entry may or may not be there. Read before deciding again.
         """
         ...
 
     async def read(self, scene: str, *, after: int, limit: int) -> list[StoredEntry]:
         """Give at most `limit` entries of positions above `after`, ascending. An unknown scene has none.
+
+        Every entry given is what was written. Damage behind them is raised by the next read, which would begin with it;
+        so only an empty answer says that this is the end.
 
         Raises (as do `seek`, `load` and `scenes`):
             JournalUnavailable: It cannot be read now. Nothing was changed.
@@ -90,7 +123,7 @@ class Journal(Protocol):
 
         Raises:
             ValueError: `position` is below the last checkpoint's or above the last entry's. Nothing was changed.
-            JournalUnavailable, CommitUnknown: As `append`.
+            JournalUnavailable, JournalDamaged, CommitUnknown: As `append`.
         """
         ...
 
@@ -109,10 +142,76 @@ class Journal(Protocol):
 
         Raises:
             ValueError: No checkpoint covers `before`. Nothing was changed.
-            JournalUnavailable, CommitUnknown: Some of the oldest entries may be gone already; no gap is left.
+            JournalUnavailable, JournalDamaged, CommitUnknown: Some of the oldest entries may be gone already; no gap is
+                left.
         """
         ...
 
     async def close(self) -> None:
         """Finish what was accepted, then let go of files and threads. Further calls raise JournalUnavailable."""
+        ...
+
+
+class Remedy(NamedTuple):
+    """What is made of a damaged scene: the entries behind `floor` up to `until` stay, and `checkpoint` is its newest.
+
+    Both are positions, START for the beginning: of a checkpoint, or of entries in the journal as it is.
+    """
+
+    floor: int
+    until: int
+    checkpoint: Checkpoint
+    listed: bool
+
+
+class Salvage(Journal, Protocol):
+    """A copy of a damaged journal that nobody serves, to be mended and then put in its place.
+
+    Its `load` and `read` check as any journal's, but for the marks: a missing mark is for `is_marked` to tell.
+    """
+
+    async def everything(self) -> list[str]:
+        """Give the names of all scenes that are known of, unlisted and lost ones too, ascending."""
+        ...
+
+    async def is_marked(self, scene: str) -> bool:
+        """Say whether there is a sound mark of where the scene ended."""
+        ...
+
+    async def from_start(self, scene: str, *, after: int, limit: int) -> list[StoredEntry]:
+        """Read as `read`, trusting nothing but that each entry is tied to the one before, from the very first on."""
+        ...
+
+    async def forgettable(self, scene: str) -> tuple[int, int]:
+        """Give the position up to which entries must be forgotten, so that all up to the checkpoint are tied again.
+
+        With it comes the last sequence that is forgotten by that, 0 when it is no more than was trimmed already.
+
+        Raises:
+            JournalDamaged: There is no sound checkpoint.
+        """
+        ...
+
+    async def highest(self, scene: str) -> int:
+        """Give the highest sequence that anything sound tells of."""
+        ...
+
+    async def mend(self, scene: str, remedy: Remedy) -> None:
+        """Make of a scene what `remedy` says, in one step.
+
+        Raises:
+            JournalUnavailable, CommitUnknown: Discard the copy.
+        """
+        ...
+
+    async def adopt(self) -> str:
+        """Put the copy in the journal's place and close it; give where the former journal lies now.
+
+        Raises:
+            JournalUnavailable: It could not be put there. The journal is as it was.
+        """
+        ...
+
+    async def discard(self) -> None:
+        """Close and delete the copy. The journal is as it was."""
         ...

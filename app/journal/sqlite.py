@@ -4,7 +4,7 @@ import asyncio
 from contextlib import ExitStack
 from functools import partial
 
-from app.journal.port import Checkpoint, JournalUnavailable, StoredEntry
+from app.journal.port import Checkpoint, Committed, JournalUnavailable, StoredEntry, unwatched
 from app.journal.sqlite_file import DatabaseFile, translated
 from app.journal.sqlite_reader import Reader
 from app.journal.sqlite_writer import CLOSED, Append, Request, Save, Trim, Writer
@@ -17,8 +17,19 @@ class SqliteJournal:
     A caller that is cancelled while it waits leaves what it asked for to be done: it may or may not happen.
     """
 
-    def __init__(self, path: str, *, read_only: bool = False, vfs: str | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        read_only: bool = False,
+        vfs: str | None = None,
+        committed: Committed = unwatched,
+        needs_marks: bool = True,
+    ) -> None:
         """Open the journal at `path`, which is made (mode 0600, with its directory) when missing and to be written.
+
+        `committed` is told of each commit, on the writer's thread. Without `needs_marks` a scene whose mark is missing
+        or damaged is read all the same.
 
         Raises:
             JournalUnavailable: It cannot be opened, or another process serves it. Nothing was changed.
@@ -27,10 +38,10 @@ class SqliteJournal:
         with ExitStack() as undo:
             file = DatabaseFile(path, read_only=read_only, vfs=vfs)
             undo.callback(file.release)
-            self._reader = Reader(file)
+            self._reader = Reader(file, needs_marks=needs_marks)
             undo.callback(self._reader.stop)
             with translated(f"cannot open {file.path}"):
-                self._writer = None if read_only else Writer(file)
+                self._writer = None if read_only else Writer(file, self._reader.digests, self._reader.marks, committed)
             undo.pop_all()
         self._is_closed = False
 
@@ -45,6 +56,7 @@ class SqliteJournal:
         Raises:
             NotTheWriter: `after` is not the scene's last position. Nothing was written.
             JournalUnavailable: Nothing was written: the disk is full, or the journal is closed or only read.
+            JournalDamaged: Nothing was written: the place for it in the file is damaged.
             CommitUnknown: The sync failed; the entry may or may not be there. Read before deciding again.
         """
         reply = self._reply()
@@ -124,6 +136,7 @@ class SqliteJournal:
         if self._writer is not None:
             await asyncio.shield(asyncio.wrap_future(self._writer.stop()))
             self._writer.join()
+        self._reader.marks.close()
 
     def _reply(self) -> asyncio.Future[int]:
         """Give a future for a request's answer, as long as there is a writer to answer it."""

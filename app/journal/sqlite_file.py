@@ -9,8 +9,10 @@ from pathlib import Path
 import apsw
 
 from app.journal.port import JournalDamaged, JournalUnavailable
+from app.journal.sqlite_chain import Digests
+from app.journal.sqlite_marks import Marks
 
-FORMAT = 1
+FORMAT = 2
 APPLICATION_ID = 0x706F7365
 """`pose`, in the file's header: tells a journal from any other SQLite database."""
 
@@ -19,6 +21,9 @@ PAGE_BYTES = 8192
 
 SQLITE_VERSION_MIN = (3, 51, 3)
 SECRET_BYTES = 32
+DAMAGE = (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError)
+"""What reading raises when the file does not hold what SQLite wrote there; a name may not even be text any more."""
+
 BUSY_TIMEOUT_MS = 1_000
 """How long a foreign lock (a backup, somebody's shell) is waited for before the call fails."""
 
@@ -28,12 +33,22 @@ CREATE TABLE meta (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
 CREATE TABLE scenes (
     id INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE,
-    floor INTEGER NOT NULL DEFAULT 0,      -- every entry up to here was trimmed
-    listed INTEGER NOT NULL DEFAULT 1,
-    position INTEGER,                      -- the checkpoint's, or NULL for none
-    header BLOB
+    floor INTEGER NOT NULL,         -- every entry up to here was trimmed, the last of them with
+    floor_last INTEGER NOT NULL,    -- this last sequence
+    floor_chain BLOB NOT NULL,      -- and this chain
+    listed INTEGER NOT NULL,
+    position INTEGER,               -- the checkpoint's, or NULL for none, with the sequence and the chain there
+    last INTEGER,
+    chain BLOB,
+    header_digest BLOB,
+    secrets_digest BLOB,
+    characters INTEGER NOT NULL,    -- how many the checkpoint has
+    total BLOB NOT NULL,            -- the sum of their digests
+    seal BLOB NOT NULL,             -- the digest of all columns above
+    header BLOB,
+    secrets BLOB
 );
-CREATE INDEX scenes_listed ON scenes (name) WHERE listed;
+CREATE INDEX scenes_listed ON scenes (listed, name);
 CREATE INDEX scenes_floor ON scenes (floor);
 
 CREATE TABLE entries (
@@ -41,7 +56,8 @@ CREATE TABLE entries (
     scene_id INTEGER NOT NULL,
     first INTEGER NOT NULL,
     last INTEGER NOT NULL,
-    blob BLOB NOT NULL
+    blob BLOB NOT NULL,
+    chain BLOB NOT NULL
 );
 CREATE INDEX entries_position ON entries (scene_id, position);
 CREATE INDEX entries_last ON entries (scene_id, last);
@@ -74,8 +90,10 @@ class DatabaseFile:
     `vfs` names another way to the disk than SQLite's own; tests use it to make the disk fail.
     """
 
-    def __init__(self, path: str, *, read_only: bool, vfs: str | None = None) -> None:
+    def __init__(self, path: str, *, read_only: bool, vfs: str | None = None, locked: bool = False) -> None:
         """Take hold of the file at `path`; with `read_only` it must be there, otherwise it is made when missing.
+
+        One that is only read is not locked, unless nobody shall serve it meanwhile.
 
         Raises:
             JournalUnavailable: It cannot be opened, or another process serves it. Nothing was changed.
@@ -84,16 +102,21 @@ class DatabaseFile:
         require_sqlite(apsw.sqlite_lib_version())
         # A server that later changes its working directory must not find another file.
         self.path = str(Path(path).resolve())
+        self.is_read_only = read_only
         self._vfs = vfs
         self._lock: int | None = None
-        with _failures_named(self.path), ExitStack() as undo:
+        with failures_named(self.path), ExitStack() as undo:
             if not read_only:
+                if not Path(self.path).exists():
+                    Marks.require_none(self.path)
                 _make(Path(self.path))
                 self._lock = _locked(self.path + ".lock", self.path)
                 undo.callback(self.release)
                 self._establish()
             elif not Path(self.path).exists():
                 raise FileNotFoundError("there is no such file")
+            elif locked:
+                self._lock = _locked(self.path + ".lock", self.path)
             undo.pop_all()
 
     def connect(self, *, writing: bool) -> apsw.Connection:
@@ -136,7 +159,10 @@ class DatabaseFile:
             if connection.pragma("journal_mode", "WAL") != "wal":
                 raise JournalUnavailable(f"{self.path} is on a disk that cannot share memory; put it on a local one")
             if is_new:
-                _create(connection)
+                secret = os.urandom(SECRET_BYTES)
+                # First, so that no journal is ever without its marks; without a journal, empty ones are made anew.
+                Marks.make(self.path)
+                create(connection, secret)
 
 
 def recognise(connection: apsw.Connection, path: str) -> bytes:
@@ -154,19 +180,28 @@ def recognise(connection: apsw.Connection, path: str) -> bytes:
             "Open it with the version that wrote it"
         )
     secret = meta.get("secret")
-    if not isinstance(secret, bytes) or len(secret) != SECRET_BYTES:
+    if (
+        not isinstance(secret, bytes)
+        or len(secret) != SECRET_BYTES
+        or meta.get("secret_digest") != Digests(secret).content(secret)
+    ):
         raise JournalDamaged(f"the secret in {path} is damaged; restore the file from a backup")
     return secret
 
 
-def _create(connection: apsw.Connection) -> None:
+def create(connection: apsw.Connection, secret: bytes) -> None:
     """Make all tables in one transaction, so that a crash leaves either an empty file or a whole journal."""
     with connection:
         connection.execute(_SCHEMA)
         connection.pragma("application_id", APPLICATION_ID)
         connection.executemany(
             "INSERT INTO meta VALUES (?, ?)",
-            [("format", FORMAT), ("fence", 0), ("secret", os.urandom(SECRET_BYTES))],
+            [
+                ("format", FORMAT),
+                ("fence", 0),
+                ("secret", secret),
+                ("secret_digest", Digests(secret).content(secret)),
+            ],
         )
 
 
@@ -214,7 +249,7 @@ def _closing(connection: apsw.Connection) -> Iterator[apsw.Connection]:
 
 
 @contextmanager
-def _failures_named(path: str) -> Iterator[None]:
+def failures_named(path: str) -> Iterator[None]:
     """Turn what the disk and SQLite raise while `path` is opened into the journal's own failures."""
     with translated(f"cannot open {path}"):
         try:
@@ -233,7 +268,7 @@ def translated(doing: str) -> Iterator[None]:
     """
     try:
         yield
-    except (apsw.CorruptError, apsw.NotADBError) as error:
+    except DAMAGE as error:
         raise JournalDamaged(f"{doing}: {error}") from error
     except apsw.Error as error:
         raise JournalUnavailable(f"{doing}: {error}") from error

@@ -1,6 +1,7 @@
 """The write-ahead log's length: who moves it into the database, and when the writer has to stop for it."""
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 
 import apsw
@@ -23,12 +24,20 @@ class LogKeeper:
     A passive checkpoint never blocks the writer, but under steady load it never reaches the log's end either, so the
     log is not begun anew. Hence the limit, at which the writer copies the little that is left and starts over.
 
+    Each time, what is kept beside the database is `synced` as well, from the thread that copies.
+
     Bound: `limit_bytes`, plus one transaction, plus what is written while a reader holds old frames.
     """
 
     def __init__(
-        self, file: DatabaseFile, *, passive_bytes: int = WAL_PASSIVE_BYTES, limit_bytes: int = WAL_LIMIT_BYTES
+        self,
+        file: DatabaseFile,
+        *,
+        synced: Callable[[], None],
+        passive_bytes: int = WAL_PASSIVE_BYTES,
+        limit_bytes: int = WAL_LIMIT_BYTES,
     ) -> None:
+        self._synced = synced
         self._limit_bytes = limit_bytes
         self._connection = file.connect(writing=True)
         page_bytes = int(self._connection.pragma("page_size"))
@@ -64,6 +73,7 @@ class LogKeeper:
         self._is_wanted.set()
         self._thread.join()
         self._connection.close()
+        self._synced()
         if connection is not None:
             with suppress(apsw.Error):
                 connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
@@ -80,6 +90,7 @@ class LogKeeper:
         """Copy the rest of the log and let the next transaction start at its beginning."""
         # RESTART and not TRUNCATE: syncing a file whose blocks are there already is the faster write.
         with self._checkpointing:
+            self._synced()
             connection.set_busy_timeout(READERS_WAIT_MS)
             try:
                 connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
@@ -98,4 +109,5 @@ class LogKeeper:
                 return
             # What fails here is tried again as the log grows, and by the writer at the limit; no commit depends on it.
             with self._checkpointing, suppress(apsw.Error):
+                self._synced()
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)

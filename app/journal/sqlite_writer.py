@@ -6,16 +6,26 @@ import queue
 import threading
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from time import perf_counter
+from typing import Protocol
 
 import apsw
 
 from app.journal.covering import Misuse
-from app.journal.port import CommitUnknown, JournalUnavailable, NotTheWriter
+from app.journal.port import Committed, CommitUnknown, JournalDamaged, JournalUnavailable, NotTheWriter
+from app.journal.sqlite_chain import Digests
 from app.journal.sqlite_file import DatabaseFile
+from app.journal.sqlite_marks import Marks
 from app.journal.sqlite_tables import Tables, fence
 from app.journal.sqlite_wal import LogKeeper
 
 CLOSED = "the journal is closed"
+
+DAMAGED = (apsw.CorruptError, apsw.ConstraintError, UnicodeError)
+"""What a request meets when the place it writes to does not hold what was written there."""
+
+OWN = (*DAMAGED, apsw.TooBigError, apsw.MismatchError, apsw.RangeError, apsw.SQLError, OverflowError)
+"""What a request fails by alone: others of its transaction need not. All else (no room, no disk) fails them all."""
 
 
 @dataclass(slots=True)
@@ -66,7 +76,17 @@ class Trim:
         return self.before if tables.trim(self.scene, before=self.before) else None
 
 
-Request = Append | Save | Trim
+class Request(Protocol):
+    """What the writer is asked for."""
+
+    reply: asyncio.Future[int]
+    scene: str
+
+    def apply(self, tables: Tables) -> int | None:
+        """Write it, inside of a transaction, and give its answer; None when some of it is left for the next."""
+        ...
+
+
 Answer = tuple[asyncio.Future[int], int | Exception]
 
 
@@ -79,20 +99,23 @@ class Writer:
     Senders: any thread. The answer comes on the event loop that made the request's future.
     """
 
-    def __init__(self, file: DatabaseFile) -> None:
-        """Open the connection and start the thread.
+    def __init__(self, file: DatabaseFile, digests: Digests, marks: Marks, committed: Committed) -> None:
+        """Open the connection and start the thread, which tells `committed` of each commit.
 
         Raises:
             apsw.Error: The file cannot be opened. Nothing was changed and no thread is left.
         """
         self._file = file
+        self._digests = digests
+        self._marks = marks
+        self._committed = committed
         with ExitStack() as undo:
             connection = file.connect(writing=True)
             undo.callback(connection.close)
-            self._log = LogKeeper(file)
+            self._log = LogKeeper(file, synced=marks.sync)
             undo.pop_all()
         self._log.watch(connection)
-        self._tables: Tables | None = Tables(connection)
+        self._tables: Tables | None = Tables(connection, digests, marks)
         self._queue: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self._unfinished: list[Request] = []
         self._in_hand: list[Request] = []
@@ -161,28 +184,56 @@ class Writer:
             return taken
 
     def _transaction(self, requests: list[Request]) -> list[Answer]:
-        """Write all of `requests` in one transaction and give the answers of those that are finished."""
+        """Write all of `requests` in one transaction and give the answers of those that are finished.
+
+        When one fails by itself, the transaction is taken back and written again in two halves, and so on, until that
+        one is alone. Savepoints would do it in one transaction, but not after damage: SQLite then fails the COMMIT too.
+        """
+        unfinished = len(self._unfinished)
+        try:
+            return self._written(requests)
+        except OWN as error:
+            del self._unfinished[unfinished:]
+            if self._tables is not None and not self._tables.rolled_back():
+                self._tables.connection.close()
+                self._tables = None
+            if len(requests) == 1:
+                return [(requests[0].reply, _own(error, requests[0].scene))]
+        half = len(requests) // 2
+        return self._transaction(requests[:half]) + self._transaction(requests[half:])
+
+    def _written(self, requests: list[Request]) -> list[Answer]:
+        """Write `requests` in one transaction and give the answers of those that are finished.
+
+        Raises:
+            OWN: One failed by itself. Nothing was written, and the transaction may still be open.
+        """
         answers: list[Answer] = []
         tables: Tables | None = None
-        is_committing = False
+        unfinished = len(self._unfinished)
+        is_committing, entries = False, 0
         try:
             tables = self._mended()
             tables.begin()
             for request in requests:
                 try:
                     result = request.apply(tables)
-                except (NotTheWriter, Misuse) as refusal:
-                    # Checked before anything of this request was written, so the others can go on.
+                except (NotTheWriter, Misuse, JournalDamaged, JournalUnavailable) as refusal:
+                    # Raised before anything of this request was written, so the others can go on.
                     answers.append((request.reply, refusal))
                     continue
                 if result is None:
                     self._unfinished.append(request)
                 else:
                     answers.append((request.reply, result))
-            is_committing = True
+                    entries += type(request) is Append
+            is_committing, started = True, perf_counter()
             tables.commit()
+            self._committed(entries, perf_counter() - started)
         except apsw.Error as error:
-            self._unfinished = []
+            if isinstance(error, OWN) and not is_committing:
+                raise
+            del self._unfinished[unfinished:]
             return self._failed(requests, tables, error, is_committing=is_committing)
         return answers
 
@@ -219,7 +270,7 @@ class Writer:
                 fence(connection)
                 self._log.watch(connection)
                 undo.pop_all()
-            self._tables = Tables(connection)
+            self._tables = Tables(connection, self._digests, self._marks)
         return self._tables
 
     def _end(self) -> None:
@@ -233,6 +284,7 @@ class Writer:
             if connection is not None:
                 connection.close()
         finally:
+            self._marks.close()
             self._file.release()
             self._stopped.set_result(None)
 
@@ -247,6 +299,13 @@ class Writer:
         stopped = "the journal's writer has stopped; restart the service"
         unknown: list[Answer] = [(request.reply, CommitUnknown(stopped)) for request in self._in_hand]
         return unknown + [(request.reply, JournalUnavailable(stopped)) for request in waiting]
+
+
+def _own(error: Exception, scene: str) -> Exception:
+    """Give what the caller of a request that failed by itself is told. Nothing of it was written."""
+    if isinstance(error, DAMAGED):
+        return JournalDamaged(f"scene {scene!r} is damaged where it would be written: {error}")
+    return JournalUnavailable(f"nothing was written: {error}")
 
 
 def _answer(answers: list[Answer]) -> None:

@@ -1,11 +1,13 @@
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from app.journal import open_journal
+from app.journal import open_journal, open_salvage
 from app.journal.memory import MemoryJournal
+from app.journal.port import JournalUnavailable, NotTheWriter
 from app.journal.sqlite import SqliteJournal
 
 
@@ -57,3 +59,37 @@ def test_a_journal_that_is_not_chosen_is_not_imported():
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert ran.stdout.strip() == "False"
+
+
+async def test_each_commit_to_disk_is_told_with_its_entries_and_its_time(tmp_path: Path):
+    """A checkpoint is a commit without entries; what was refused is none."""
+    told: list[tuple[int, float]] = []
+    journal = open_journal(
+        f"sqlite:{tmp_path / 'p.db'}", committed=lambda entries, seconds: told.append((entries, seconds))
+    )
+
+    positions = await asyncio.gather(
+        *(journal.append(scene, after=0, first=1, last=2, blob=b"turn") for scene in ("one", "two", "three"))
+    )
+    with pytest.raises(NotTheWriter):
+        await journal.append("one", after=0, first=3, last=3, blob=b"late")
+    appended = sum(entries for entries, _ in told)
+    await journal.checkpoint("one", position=positions[0], header=b"head", changed={}, listed=True)
+    await journal.close()
+
+    assert appended == sum(entries for entries, _ in told) == 3
+    assert told[-1][0] == 0
+    assert all(seconds > 0 for _, seconds in told)
+
+
+@pytest.mark.parametrize("url", ["memory:", "sqlite:", "sqlite://host/x.db", "postgres://x"])
+def test_what_is_not_in_a_file_cannot_be_salvaged(url: str):
+    with pytest.raises(ValueError, match="names no journal in a file"):
+        open_salvage(url)
+
+
+def test_a_salvage_that_finds_no_file_makes_none(tmp_path: Path):
+    with pytest.raises(JournalUnavailable, match="no such file"):
+        open_salvage(f"sqlite:{tmp_path / 'absent.db'}")
+
+    assert list(tmp_path.iterdir()) == []

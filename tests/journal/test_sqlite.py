@@ -93,7 +93,7 @@ async def test_all_is_there_when_it_is_opened_again(path: Path):
     await journal.close()
 
 
-async def test_a_closed_journal_is_one_file_and_leaves_no_thread(path: Path):
+async def test_a_closed_journal_is_one_file_with_its_marks_and_leaves_no_thread(path: Path):
     journal = SqliteJournal(str(path))
     await journal.append("room", after=START, first=1, last=1, blob=b"a")
     own = {thread.name for thread in threading.enumerate() if thread.name.startswith("journal-")}
@@ -102,8 +102,12 @@ async def test_a_closed_journal_is_one_file_and_leaves_no_thread(path: Path):
 
     assert {"journal-writer", "journal-wal"} <= own
     assert not {thread.name for thread in threading.enumerate()} & own
-    # The lock file stays on purpose, empty of meaning without a process that holds it.
-    assert sorted(found.name for found in path.parent.iterdir()) == ["journal.db", "journal.db.lock"]
+    # The lock file stays on purpose, empty of meaning without a process that holds it; the marks are the journal's.
+    assert sorted(found.name for found in path.parent.iterdir()) == [
+        "journal.db",
+        "journal.db.lock",
+        "journal.db.mark",
+    ]
 
 
 async def test_a_second_opener_is_refused_and_the_first_goes_on(path: Path):

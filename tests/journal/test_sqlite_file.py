@@ -54,7 +54,9 @@ def test_all_files_and_a_new_directory_are_the_owners_alone(tmp_path: Path):
     connection.close()
     file.release()
 
-    assert modes == dict.fromkeys(("journal.db", "journal.db-shm", "journal.db-wal", "journal.db.lock"), 0o600)
+    assert modes == dict.fromkeys(
+        ("journal.db", "journal.db-shm", "journal.db-wal", "journal.db.lock", "journal.db.mark"), 0o600
+    )
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
@@ -113,7 +115,7 @@ def test_an_unknown_format_is_refused_and_named(path: Path):
     made(path)
     changed(path, "UPDATE meta SET value = 7 WHERE name = 'format'")
 
-    with pytest.raises(JournalDamaged, match="has journal format 7; this version reads format 1"):
+    with pytest.raises(JournalDamaged, match="has journal format 7; this version reads format 2"):
         DatabaseFile(str(path), read_only=False)
 
 
@@ -150,7 +152,7 @@ def test_a_refused_file_is_not_left_locked(path: Path):
     changed(path, "UPDATE meta SET value = 7 WHERE name = 'format'")
     with pytest.raises(JournalDamaged):
         DatabaseFile(str(path), read_only=False)
-    changed(path, "UPDATE meta SET value = 1 WHERE name = 'format'")
+    changed(path, "UPDATE meta SET value = 2 WHERE name = 'format'")
 
     DatabaseFile(str(path), read_only=False).release()
 
@@ -175,3 +177,41 @@ def test_reading_only_a_file_that_is_not_there_makes_none(path: Path):
         DatabaseFile(str(path), read_only=True)
 
     assert list(path.parent.iterdir()) == []
+
+
+def test_a_database_that_is_gone_while_its_marks_are_there_is_not_begun_anew(path: Path):
+    """Whoever deleted it by accident would lose every number that was given out."""
+    made(path)
+    marks = path.with_name("journal.db.mark")
+    marks.write_bytes(marks.read_bytes() + bytes(256))
+
+    for emptied in (False, True):
+        path.unlink()
+        if emptied:
+            path.touch()
+        with pytest.raises(JournalDamaged, match=r"holds no journal, but .*\.mark says that it did"):
+            DatabaseFile(str(path), read_only=False)
+        assert path.exists() is emptied
+        path.touch()
+
+    path.unlink()
+    marks.unlink()
+    assert len(made(path)) == 32
+
+
+def test_a_secret_of_which_a_bit_changed_is_refused(path: Path):
+    secret = made(path)
+    changed(path, f"UPDATE meta SET value = x'{(bytes([secret[0] ^ 1]) + secret[1:]).hex()}' WHERE name = 'secret'")
+
+    with pytest.raises(JournalDamaged, match="secret"):
+        DatabaseFile(str(path), read_only=False)
+
+
+def test_a_journal_that_is_only_read_can_be_locked_all_the_same(path: Path):
+    made(path)
+    file = DatabaseFile(str(path), read_only=True, locked=True)
+
+    with pytest.raises(JournalUnavailable, match="is held by process"):
+        DatabaseFile(str(path), read_only=False)
+    file.release()
+    DatabaseFile(str(path), read_only=False).release()

@@ -40,11 +40,11 @@ async def test_no_read_scans_a_table(journal: SqliteJournal):
         for statement, bindings in selects
         for *_, detail in connection.execute(f"EXPLAIN QUERY PLAN {statement}", bindings)
     ]
-    assert len(selects) == 5
+    assert len(selects) == 14
     assert [step for step in steps if step.startswith(("SCAN entries", "SCAN characters", "USE TEMP"))] == []
     assert any("entries_position (scene_id=? AND position>?)" in step for step in steps)
     assert any("entries_last (scene_id=? AND last<?)" in step for step in steps)
-    assert any("scenes_listed (name>?)" in step for step in steps)
+    assert any("scenes_listed (listed=? AND name>?)" in step for step in steps)
     assert any("characters USING PRIMARY KEY (scene_id=?)" in step for step in steps)
 
 

@@ -5,17 +5,23 @@ import pytest
 
 from app.journal import sqlite_tables
 from app.journal.port import NotTheWriter
-from app.journal.sqlite_file import DatabaseFile
+from app.journal.sqlite_chain import Digests
+from app.journal.sqlite_file import DatabaseFile, recognise
+from app.journal.sqlite_marks import Marks
 from app.journal.sqlite_tables import TRIM_ENTRIES_MAX, Tables, fence
 
 
 @pytest.fixture
 def tables(tmp_path: Path) -> Iterator[Tables]:
     file = DatabaseFile(str(tmp_path / "journal.db"), read_only=False)
-    tables = Tables(file.connect(writing=True))
+    connection = file.connect(writing=True)
+    digests = Digests(recognise(connection, file.path))
+    marks = Marks(file.path, digests, read_only=False)
+    tables = Tables(connection, digests, marks)
     tables.begin()
     yield tables
-    tables.connection.close()
+    connection.close()
+    marks.close()
     file.release()
 
 

@@ -29,8 +29,17 @@ def file(tmp_path: Path, disk: Disk) -> Iterator[DatabaseFile]:
 
 
 @pytest.fixture
-def keeper(file: DatabaseFile) -> LogKeeper:
-    return LogKeeper(file, passive_bytes=PASSIVE, limit_bytes=LIMIT)
+def synced() -> list[str]:
+    """Give the threads that synced what is kept beside the database, in order."""
+    return []
+
+
+@pytest.fixture
+def keeper(file: DatabaseFile, synced: list[str]) -> LogKeeper:
+    def sync() -> None:
+        synced.append(threading.current_thread().name)
+
+    return LogKeeper(file, synced=sync, passive_bytes=PASSIVE, limit_bytes=LIMIT)
 
 
 @pytest.fixture
@@ -60,7 +69,7 @@ def test_the_log_does_not_outgrow_its_limit(file: DatabaseFile, keeper: LogKeepe
 
 
 def test_the_log_is_copied_beside_the_writer_once_it_has_grown(
-    disk: Disk, keeper: LogKeeper, writer: apsw.Connection, file: DatabaseFile
+    disk: Disk, keeper: LogKeeper, writer: apsw.Connection, file: DatabaseFile, synced: list[str]
 ):
     copied: list[str] = []
     done = threading.Event()
@@ -75,6 +84,7 @@ def test_the_log_is_copied_beside_the_writer_once_it_has_grown(
 
     assert done.wait(timeout=60)
     assert set(copied) == {"journal-wal"}
+    assert set(synced) == {"journal-wal"}
 
 
 def test_a_reader_of_old_frames_delays_a_new_beginning_and_no_commit(
@@ -83,7 +93,7 @@ def test_a_reader_of_old_frames_delays_a_new_beginning_and_no_commit(
     reader = file.connect(writing=False)
     write(writer, keeper, 1)
     reader.execute("BEGIN")
-    assert reader.execute("SELECT count(*) FROM meta").get == 4
+    assert reader.execute("SELECT count(*) FROM meta").get == 5
 
     write(writer, keeper, 40)
     assert log_bytes(file) > LIMIT + 2 * TRANSACTION
@@ -110,8 +120,7 @@ def test_a_full_disk_under_the_database_fails_no_commit(
     assert log_bytes(file) <= LIMIT + 2 * TRANSACTION
 
 
-def test_the_end_leaves_the_whole_log_in_the_database(file: DatabaseFile):
-    keeper = LogKeeper(file)
+def test_the_end_leaves_the_whole_log_in_the_database(file: DatabaseFile, keeper: LogKeeper, synced: list[str]):
     writer = file.connect(writing=True)
     keeper.watch(writer)
     write(writer, keeper, 3)
@@ -119,4 +128,5 @@ def test_the_end_leaves_the_whole_log_in_the_database(file: DatabaseFile):
     keeper.finish(writer)
 
     assert log_bytes(file) == 0
+    assert synced == ["MainThread"]
     writer.close()

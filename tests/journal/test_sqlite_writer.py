@@ -5,10 +5,12 @@ import shutil
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import apsw
 import pytest
 
-from app.journal.port import START, CommitUnknown, JournalUnavailable, NotTheWriter
+from app.journal.port import START, CommitUnknown, JournalDamaged, JournalUnavailable, NotTheWriter
 from app.journal.sqlite import SqliteJournal
 from app.journal.sqlite_tables import Tables
 from tests.support.disk import Disk
@@ -209,7 +211,7 @@ async def test_what_was_read_after_a_failed_sync_stays_true_after_a_crash(
     was_read = await blobs(journal, "room")
     crashed = tmp_path / "crashed"
     crashed.mkdir()
-    for name in ("journal.db", "journal.db-wal"):
+    for name in ("journal.db", "journal.db-wal", "journal.db.mark"):
         shutil.copy(tmp_path / name, crashed / name)
 
     recovered = SqliteJournal(str(crashed / "journal.db"))
@@ -249,6 +251,100 @@ async def test_a_failed_commit_is_unknown_to_everyone_in_it(journal: SqliteJourn
         results = await gathered
 
     assert [type(result) for result in results] == [CommitUnknown] * 3
+
+
+OWN_ERRORS = [
+    (apsw.CorruptError("torn"), JournalDamaged),
+    (apsw.ConstraintError("twice"), JournalDamaged),
+    (apsw.TooBigError("too big"), JournalUnavailable),
+    (apsw.MismatchError("no number"), JournalUnavailable),
+    (OverflowError("too large a number"), JournalUnavailable),
+]
+
+
+@pytest.mark.parametrize(("error", "told"), OWN_ERRORS, ids=[type(error).__name__ for error, _ in OWN_ERRORS])
+async def test_a_request_that_fails_by_itself_fails_alone(
+    journal: SqliteJournal, disk: Disk, monkeypatch: pytest.MonkeyPatch, error: Exception, told: type[Exception]
+):
+    """All that wait with it are written, in a few transactions, as if it had not been there."""
+    append = Tables.append
+
+    def failing(self: Tables, scene: str, **fields: Any) -> int:
+        position = append(self, scene, **fields)
+        # Behind what it wrote, so that there is something to be taken back.
+        if scene == "bad":
+            raise error
+        return position
+
+    async with asyncio.TaskGroup() as tasks:
+        with disk.held() as reached:
+            await writer_is_busy(journal, reached, tasks)
+            monkeypatch.setattr(Tables, "append", failing)
+            gathered = asyncio.gather(
+                appended(journal, "a"),
+                appended(journal, "bad"),
+                appended(journal, "b"),
+                journal.checkpoint("c", position=START, header=b"h", changed={"hero": b"1"}, listed=True),
+                appended(journal, "bad"),
+                appended(journal, "stray", after=99),
+                appended(journal, "d"),
+                return_exceptions=True,
+            )
+            await settled()
+        results = await gathered
+
+    assert [type(result) for result in results] == [int, told, int, type(None), told, NotTheWriter, int]
+    assert await journal.scenes(after="", limit=9) == ["a", "b", "c", "d", "first"]
+    assert await blobs(journal, "bad") == []
+    monkeypatch.undo()
+    assert await appended(journal, "bad") > START
+    for scene in ("a", "b", "d", "bad"):
+        assert await blobs(journal, scene) == [b"x"]
+
+
+async def test_a_full_disk_is_nobodys_own_error(journal: SqliteJournal, disk: Disk, monkeypatch: pytest.MonkeyPatch):
+    append = Tables.append
+
+    def failing(self: Tables, scene: str, **fields: Any) -> int:
+        if scene == "bad":
+            raise apsw.FullError("no room")
+        return append(self, scene, **fields)
+
+    async with asyncio.TaskGroup() as tasks:
+        with disk.held() as reached:
+            await writer_is_busy(journal, reached, tasks)
+            monkeypatch.setattr(Tables, "append", failing)
+            gathered = asyncio.gather(appended(journal, "a"), appended(journal, "bad"), return_exceptions=True)
+            await settled()
+        results = await gathered
+
+    assert [type(result) for result in results] == [JournalUnavailable] * 2
+
+
+async def test_a_page_that_is_damaged_fails_only_those_who_write_to_it(tmp_path: Path):
+    """The index of entries: a checkpoint does not need it."""
+    path = tmp_path / "torn.db"
+    journal = SqliteJournal(str(path))
+    position = await appended(journal, "room")
+    await journal.close()
+    torn = apsw.Connection(str(path))
+    root = torn.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'entries_last'").get
+    page = torn.pragma("page_size")
+    torn.close()
+    with path.open("r+b") as file:
+        file.seek((root - 1) * page)
+        file.write(b"\xff" * 16)
+
+    journal = SqliteJournal(str(path))
+    results = await asyncio.gather(
+        appended(journal, "room", after=position),
+        journal.checkpoint("room", position=position, header=b"h", changed={"hero": b"1"}, listed=True),
+        return_exceptions=True,
+    )
+
+    assert [type(result) for result in results] == [JournalDamaged, type(None)]
+    assert await journal.load("room") is not None
+    await journal.close()
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
