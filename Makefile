@@ -6,11 +6,22 @@ BIN := $(VENV)/bin
 PYTHONS ?= python3.13 python3.12 python3.11 python3
 TRACE ?= tests/traces/godot3-crowd-50x20s.jsonl
 TESTS ?=
+DIST ?= dist
+FAULT_ROUNDS ?= 500
+# Another one each day, so that something new is tried; it is printed, and gives the same run again.
+FAULT_SEED ?= $(shell date +%Y%m%d)
+SIMULATION_SEEDS ?= 100000
+FUZZ_SECONDS ?= 20
+SOAK_MINUTES ?= 30
+AUDIT_FLAGS ?=
+SBOM_FLAGS ?=
+LOCKS := requirements.lock requirements-test.lock requirements-build.lock requirements-fuzz.lock
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Stamps: what is installed into the environment, and of which lock. They live and die with it.
 PACKAGE := $(VENV)/.stamp-package
 TOOLS := $(VENV)/.stamp-tools
+FUZZER := $(VENV)/.stamp-fuzzer
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -61,9 +72,65 @@ openapi: $(PACKAGE) ## Write openapi/v1.json from the code.
 	$(BIN)/posegate openapi > openapi/v1.json.new || { rm -f openapi/v1.json.new; exit 1; }
 	@mv openapi/v1.json.new openapi/v1.json
 
+.PHONY: faults
+faults: $(FUZZER) ## Faults at length, which takes hours: kills, damage, repeats, the simulation, ten minutes of fuzzing.
+	@echo "Faults at length: make faults FAULT_SEED=$(FAULT_SEED) FAULT_ROUNDS=$(FAULT_ROUNDS)"
+	POSEGATE_FAULT_SEED=$(FAULT_SEED) POSEGATE_FAULT_ROUNDS=$(FAULT_ROUNDS) $(AT_LENGTH) tests/faults
+	POSEGATE_SIMULATION_SEEDS=$(SIMULATION_SEEDS) $(AT_LENGTH) tests/test_simulation.py
+	$(BIN)/python -m tests.fuzz --seconds 200 --random $(FAULT_SEED)
+# Progress is shown as it comes, and a test that takes an hour does not hang.
+AT_LENGTH = $(BIN)/python -m pytest --verbose --capture=no --override-ini faulthandler_timeout=0
+
+.PHONY: soak
+soak: $(TOOLS) ## Mixed load with kills and half-sent requests for SOAK_MINUTES (30): flat memory, a clean history.
+	$(BIN)/python -m tests.faults.soak --minutes $(SOAK_MINUTES)
+
+.PHONY: fuzz
+fuzz: $(FUZZER) ## Fuzz what takes bytes from outside, FUZZ_SECONDS (20) for each target.
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
+
+.PHONY: audit
+audit: $(TOOLS) ## Ask whether anything that is pinned has a known vulnerability.
+	@mkdir -p $(DIST) && rm -f $(DIST)/audit.json
+	@$(BIN)/pip-audit --strict --disable-pip --require-hashes --progress-spinner off $(AUDIT_FLAGS) \
+		--format json --output $(DIST)/audit.json $(LOCKS:%=--requirement %) || { \
+		if [ -s $(DIST)/audit.json ]; then \
+			echo "A pinned library has a known vulnerability; $(DIST)/audit.json says which, and what mends it." >&2; \
+			echo "Raise its version in pyproject.toml where that must be, then: make lock && make check" >&2; \
+		else \
+			echo "Nothing is known: the source of vulnerabilities could not be asked about everything (see above)." >&2; \
+			echo "Run it on a machine that reaches the Python package index itself, since mirrors do not know of" >&2; \
+			echo "vulnerabilities; or ask another source: make audit AUDIT_FLAGS='--vulnerability-service osv'" >&2; \
+		fi; \
+		exit 1; \
+	}
+
+.PHONY: sbom
+sbom: $(TOOLS) ## Write what the service is made of to ./dist/posegate.cdx.json (CycloneDX), the same every time.
+	@mkdir -p $(DIST)
+	$(BIN)/python -W ignore -m cyclonedx_py requirements --pyproject pyproject.toml --short-PURLs \
+		--output-reproducible $(SBOM_FLAGS) --output-file $(DIST)/posegate.cdx.json requirements.lock
+
 .PHONY: wheel
-wheel: $(TOOLS) ## Build the wheel into ./dist.
-	$(BIN)/python -m build --wheel --no-isolation --outdir dist
+wheel: committed $(TOOLS) ## Build the wheel into ./dist, from what is committed.
+	@rm -rf build/tree && mkdir -p build/tree
+	git archive HEAD | tar --extract --directory build/tree
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
+		$(BIN)/python -m build --wheel --no-isolation --outdir $(DIST) build/tree
+	@rm -rf build/tree
+
+.PHONY: image
+image: committed ## Build the container image `posegate`, from what is committed.
+	git archive HEAD | docker build --file docker/Dockerfile --build-arg REVISION=$$(git rev-parse HEAD) --tag posegate -
+
+# What is built to be shipped is built from a commit, so that anybody can build the same.
+.PHONY: committed
+committed:
+	@changed=$$(git status --porcelain) && if [ -n "$$changed" ]; then \
+		echo "The tree is not clean, so what is built could not be built again. Commit, stash or remove this first:" >&2; \
+		echo "$$changed" | head -n 20 >&2; \
+		exit 1; \
+	fi
 
 .PHONY: lock
 lock: $(TOOLS) ## Pin the newest versions that pyproject.toml allows, with their hashes.
@@ -92,6 +159,16 @@ $(PACKAGE): requirements.lock requirements-build.lock pyproject.toml | $(BIN)/py
 $(TOOLS): requirements-test.lock $(PACKAGE)
 	@echo "Installing what the tests and checks need into $(VENV)"
 	@$(PIP) install --require-hashes -r requirements-test.lock
+	@touch $@
+
+# The fuzzer besides, which nothing but fuzzing needs. It is compiled, and there is not one for every machine.
+$(FUZZER): requirements-fuzz.lock $(TOOLS)
+	@echo "Installing the fuzzer into $(VENV)"
+	@$(PIP) install --require-hashes -r requirements-fuzz.lock || { \
+		echo "atheris has no build for this machine and Python; it needs Linux on x86-64 and Python 3.11 to 3.13." >&2; \
+		echo "The corpus is replayed without it:  make test TESTS=tests/fuzz" >&2; \
+		exit 1; \
+	}
 	@touch $@
 
 # An environment that is there already is used as it is. A new one takes the first interpreter that is new enough and

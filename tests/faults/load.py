@@ -8,9 +8,10 @@ from typing import Any
 import httpx
 from msgspec import Struct
 
+from tests.faults.connected import ANSWER_S_MAX, Asks, connected
+
 WRITERS = 8
 CHARACTERS = 4
-ANSWER_S_MAX = 30.0
 
 
 class Sent(Struct):
@@ -31,7 +32,7 @@ class Sent(Struct):
         """The name of the command."""
         return self.path.rpartition("/")[2]
 
-    async def send(self, client: httpx.AsyncClient) -> bool:
+    async def send(self, client: Asks) -> bool:
         """Send it; say whether it was answered. A problem is no answer, and must be one that a retry settles."""
         try:
             response = await client.post(self.path, json=self.body, headers={"Idempotency-Key": f'"{self.key}"'})
@@ -58,17 +59,13 @@ class Load:
         self._url = url
         self._is_over = False
 
-    def client(self) -> httpx.AsyncClient:
-        """Give a client of the process."""
-        return httpx.AsyncClient(base_url=self._url, timeout=ANSWER_S_MAX)
-
     def stop(self) -> None:
         """Send nothing more."""
         self._is_over = True
 
     async def run(self, answered: Callable[[int], None]) -> None:
         """Spawn the characters, then write until a request of each writer went unanswered or `stop` was called."""
-        async with self.client() as client:
+        async with connected(self._url) as client:
             for number in range(CHARACTERS):
                 response = await client.put(f"/v1/scenes/{self.scene}/characters/hero-{number}", json={})
                 assert response.status_code == 201, response.text
@@ -76,7 +73,7 @@ class Load:
                 for number in range(WRITERS):
                     group.create_task(self._write(client, number, answered), name=f"writer {number}")
 
-    async def _write(self, client: httpx.AsyncClient, writer: int, answered: Callable[[int], None]) -> None:
+    async def _write(self, client: Asks, writer: int, answered: Callable[[int], None]) -> None:
         """Two writers share each character and its layer, so that tokens are superseded and events come twice."""
         path = f"/v1/scenes/{self.scene}/characters/hero-{writer % CHARACTERS}"
         step = 0

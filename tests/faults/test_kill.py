@@ -6,10 +6,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import httpx
-
+from tests.faults.connected import Asks, connected
+from tests.faults.dying import Dying, dying
 from tests.faults.load import CHARACTERS, Load, Sent
-from tests.support.process import Process, process
 
 ROUNDS = 20
 SEED = 20261130
@@ -19,7 +18,7 @@ RETRIED_AGAIN = 16
 TOKEN_PARTS = ("token", "superseded")
 
 
-async def killed_under_load(served: Process, scene: str, chance: random.Random) -> Load:
+async def killed_under_load(served: Dying, scene: str, chance: random.Random) -> Load:
     """Kill the process with a random answer, or a moment after it; give what was sent and answered until then."""
     load = Load(served.url, scene, chance)
     last = chance.randint(ANSWERS_MIN, ANSWERS_MAX)
@@ -35,12 +34,12 @@ async def killed_under_load(served: Process, scene: str, chance: random.Random) 
     return load
 
 
-async def history_of(client: httpx.AsyncClient, scene: str) -> list[dict[str, Any]]:
+async def history_of(client: Asks, scene: str) -> list[dict[str, Any]]:
     """Read every decision of a scene."""
     decisions: list[dict[str, Any]] = []
     after: int | None = 0
     while after is not None:
-        response = await client.get(f"/v1/scenes/{scene}/history", params={"after": after})
+        response = await client.get(f"/v1/scenes/{scene}/history?after={after}")
         assert response.status_code == 200, response.text
         page = response.json()
         decisions += page["decisions"]
@@ -67,7 +66,7 @@ def check_acknowledged(sent: list[Sent], decisions: list[dict[str, Any]]) -> Non
             assert held == (one.character, one.command, without_seals(one.answer)), f"changed: {one}, {decision}"
 
 
-async def check_state(client: httpx.AsyncClient, scene: str, decisions: list[dict[str, Any]]) -> None:
+async def check_state(client: Asks, scene: str, decisions: list[dict[str, Any]]) -> None:
     """What is inspected is what the accepted decisions alone make; so nothing refused changed anything."""
     for number in range(CHARACTERS):
         character = f"hero-{number}"
@@ -136,7 +135,7 @@ def event_key(event: dict[str, Any]) -> tuple[Any, ...]:
     return event["clip_instance"], event["loop"], event["frame"], event["kind"]
 
 
-async def settle(client: httpx.AsyncClient, load: Load, decisions: list[dict[str, Any]]) -> None:
+async def settle(client: Asks, load: Load, decisions: list[dict[str, Any]]) -> None:
     """Retry what was lost: the first answer, or a fresh decision. Retry the last again, lost or not: no change."""
     fresh = count(len(decisions) + 1)
     load.lost = [one for one in load.sent if one.answer is None]
@@ -152,9 +151,9 @@ async def settle(client: httpx.AsyncClient, load: Load, decisions: list[dict[str
         assert await sent.send(client), sent
 
 
-async def check(served: Process, load: Load) -> None:
+async def check(served: Dying, load: Load) -> None:
     """Hold a scene of a killed process against what its writers know."""
-    async with httpx.AsyncClient(base_url=served.url, timeout=30) as client:
+    async with connected(served.url) as client:
         decisions = await history_of(client, load.scene)
         check_acknowledged(load.sent, decisions)
         await check_state(client, load.scene, decisions)
@@ -173,7 +172,7 @@ async def test_what_was_acknowledged_survives_20_kills_and_every_lost_answer_is_
     loads: list[Load] = []
 
     for number in range(ROUNDS + 1):
-        with process(journal) as served:
+        with dying(journal) as served:
             try:
                 if loads:
                     await check(served, loads[-1])
@@ -182,7 +181,7 @@ async def test_what_was_acknowledged_survives_20_kills_and_every_lost_answer_is_
                     loads.append(await killed_under_load(served, f"round-{number}", chance))
                 else:
                     for load in loads:
-                        async with httpx.AsyncClient(base_url=served.url, timeout=30) as client:
+                        async with connected(served.url) as client:
                             check_acknowledged(load.sent, await history_of(client, load.scene))
             except BaseException as error:
                 error.add_note(f"round {number}, seed {SEED + number - 1} of the load that was checked")

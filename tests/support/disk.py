@@ -14,6 +14,7 @@ class Disk(apsw.VFS):
     """Passes everything on to the real disk, unless it is told to fail. Any thread may use and tell it.
 
     `fail_write` and `fail_sync` are asked with the file's path before each write and sync, and raise to make it fail.
+    `wrote` and `synced` are told of each one that did not fail, a write with the place in the file where it starts.
     """
 
     def __init__(self) -> None:
@@ -21,6 +22,8 @@ class Disk(apsw.VFS):
         super().__init__(self.name, "")
         self.fail_write: Callable[[str], None] = lambda path: None
         self.fail_sync: Callable[[str], None] = lambda path: None
+        self.wrote: Callable[[str, int], None] = lambda path, offset: None
+        self.synced: Callable[[str], None] = lambda path: None
         self.syncs: list[str] = []
         self.opened: list[str] = []
 
@@ -73,9 +76,11 @@ class _File(apsw.VFSFile):
         """Write, if the disk does."""
         self._disk.fail_write(self._path)
         super().xWrite(data, offset)
+        self._disk.wrote(self._path, offset)
 
     def xSync(self, flags: int) -> None:  # noqa: N802 - SQLite's name
         """Sync, if the disk does."""
         self._disk.syncs.append(self._path)
         self._disk.fail_sync(self._path)
         super().xSync(flags)
+        self._disk.synced(self._path)
