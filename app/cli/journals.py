@@ -131,7 +131,7 @@ def _cost(finding: Finding) -> str:
         costs.append(f"tokens granted after sequence {finding.kept} become unknown")
     if finding.forgotten_until:
         costs.append(f"history up to sequence {finding.forgotten_until} is forgotten")
-    return f"{finding.scene}: {finding.damage}. Repaired: {'; '.join(costs)}"
+    return f"{finding.scene}: {finding.damage}. Repaired: {'; '.join(costs) or 'nothing is lost'}"
 
 
 def _tell(report: SceneReport) -> None:

@@ -174,6 +174,13 @@ class Salvage(Journal, Protocol):
         """Give the names of all scenes that are known of, unlisted and lost ones too, ascending."""
         ...
 
+    async def refusal(self, scene: str) -> JournalDamaged | None:
+        """Give what a server would refuse the scene for in the journal as it is; None when it would serve it.
+
+        What was wrong may be mended by the copying alone: a broken index, a page that leads nowhere.
+        """
+        ...
+
     async def is_marked(self, scene: str) -> bool:
         """Say whether there is a sound mark of where the scene ended."""
         ...

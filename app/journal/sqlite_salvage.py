@@ -6,23 +6,28 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeVar
 
 import apsw
 
-from app.journal.port import JournalDamaged, JournalUnavailable, Remedy, StoredEntry
+from app.journal.port import START, JournalDamaged, JournalUnavailable, Remedy, StoredEntry
 from app.journal.sqlite import SqliteJournal
 from app.journal.sqlite_chain import Digests
 from app.journal.sqlite_examination import Examination
 from app.journal.sqlite_file import DAMAGE, PAGE_BYTES, DatabaseFile, create, failures_named, recognise
 from app.journal.sqlite_marks import path_of
+from app.journal.sqlite_reader import Reader
 from app.journal.sqlite_tables import Tables
 
 T = TypeVar("T")
 
 COPY, FORMER = ".repaired", ".damaged"
 """What is added to the journal's name: for the copy, and for the former journal when the copy took its place."""
+
+ENTRIES_READ_MAX = 256
 
 _BESIDE = ("", "-wal", "-shm", "-journal", ".lock", ".mark")
 
@@ -78,6 +83,8 @@ class SqliteSalvage(SqliteJournal):
             undo.callback(_delete, self._copy)
             with failures_named(path):
                 _copied(self._original, self._copy)
+            self._former = Reader(self._original)
+            undo.callback(self._former.stop)
             super().__init__(self._copy, needs_marks=False)
             self._numbers: dict[str, int] | None = None
             undo.pop_all()
@@ -85,6 +92,21 @@ class SqliteSalvage(SqliteJournal):
     async def everything(self) -> list[str]:
         """Give the names of all scenes that a row or a mark tells of, ascending."""
         return sorted(await self._all_numbers())
+
+    async def refusal(self, scene: str) -> JournalDamaged | None:
+        """Read all of a scene in the damaged files, as a server does, and compare their indexes; give what is wrong."""
+        former = self._former
+        try:
+            if scene in former.strays:
+                raise JournalDamaged(f"scene {scene!r} is damaged: an index of the scenes does not lead to it")
+            await former.run(lambda: former.checkpoint(scene))
+            position = START
+            while entries := await former.run(partial(former.entries, scene, position, ENTRIES_READ_MAX)):
+                position = entries[-1].position
+            await former.look(partial(_require_indexes_agree, scene))
+        except JournalDamaged as error:
+            return error
+        return None
 
     async def is_marked(self, scene: str) -> bool:
         """Say whether the slot of the scene's mark is there and sound."""
@@ -123,7 +145,7 @@ class SqliteSalvage(SqliteJournal):
 
         The database comes first: until the marks follow, the scenes that lost something are refused still.
         """
-        await self.close()
+        await self._closed()
         path = self._original.path
         try:
             with failures_named(path):
@@ -135,9 +157,15 @@ class SqliteSalvage(SqliteJournal):
 
     async def discard(self) -> None:
         """Close and delete the copy."""
-        await self.close()
+        await self._closed()
         self._original.release()
         _delete(self._copy)
+
+    async def _closed(self) -> None:
+        """Close the copy and what is read of the former journal."""
+        await asyncio.wrap_future(self._former.stop())
+        self._former.marks.close()
+        await self.close()
 
     async def _examined(self, scene: str, query: Callable[[Examination], T]) -> T:
         number = (await self._all_numbers()).get(scene)
@@ -182,6 +210,25 @@ def _copied(original: DatabaseFile, copy: str) -> None:
                         _settle(source, target, row)
     with suppress(FileNotFoundError):
         shutil.copyfile(path_of(original.path), path_of(copy))
+
+
+def _require_indexes_agree(scene: str, connection: apsw.Connection) -> None:
+    """See that both indexes of a scene's entries lead to the same, each in its own order.
+
+    Raises:
+        JournalDamaged: They do not.
+    """
+    own = "(SELECT id FROM scenes WHERE name = ?)"
+    by_position = connection.execute(
+        f"SELECT position, last FROM entries INDEXED BY entries_position WHERE scene_id = {own} ORDER BY position",  # noqa: S608 - constant text
+        (scene,),
+    )
+    by_last = connection.cursor().execute(
+        f"SELECT position, last FROM entries INDEXED BY entries_last WHERE scene_id = {own} ORDER BY last",  # noqa: S608 - constant text
+        (scene,),
+    )
+    if any(one != other for one, other in zip_longest(by_position, by_last)):
+        raise JournalDamaged(f"scene {scene!r} is damaged: the indexes of its entries do not agree")
 
 
 def _settle(source: apsw.Connection, target: apsw.Connection, row: tuple[Any, ...]) -> None:

@@ -52,6 +52,11 @@ async def repair(
     for scene in scenes if only is None else [only]:
         found = await _diagnosed(journal, scene, settings)
         if found is None:
+            refusal = await journal.refusal(scene)
+            if refusal is not None:
+                # Copying has mended it already: nothing is lost, once the copy is in place.
+                kept = await _sequence(journal, scene, settings)
+                yield Finding(scene, str(refusal), kept, kept, 0, has_new_secret=False)
             continue
         finding, remedy = found
         if accepts_loss:
@@ -117,6 +122,12 @@ async def _with_loss(
     finding = Finding(name, str(damage), kept, highest, forgotten, has_new_secret=True)
     mended = Checkpoint(position, header, characters, (*secrets, secret))
     return finding, Remedy(floor, position, mended, listed=scene.state.exists)
+
+
+async def _sequence(journal: Salvage, name: str, settings: Settings) -> int:
+    """Give the last sequence of a scene that is whole in the copy."""
+    scene, _ = await SceneStore(name, journal, settings).open()
+    return scene.sequence
 
 
 def granted(scene: Scene) -> Granted:

@@ -62,6 +62,7 @@ async def test_the_copy_of_an_undamaged_journal_says_the_same(path: Path):
         )
         assert (await salvage.is_marked(scene), await salvage.highest(scene)) == (True, 40)
         assert await salvage.forgettable(scene) == (START, 0)
+        assert await salvage.refusal(scene) is None
     await original.close()
     await salvage.discard()
     assert names(path) == ["journal.db", "journal.db.lock", "journal.db.mark"]
@@ -77,6 +78,8 @@ async def test_a_torn_index_is_made_anew(path: Path, index: str):
     for scene in await salvage.everything():
         assert len(await salvage.read(scene, after=START, limit=99)) == 40
         assert await salvage.seek(scene, sequence=20) > START
+        # A torn index of names cannot be walked, so nobody knows what it leads to until somebody asks.
+        assert await salvage.refusal(scene) is not None or index == "scenes_listed"
     former = await salvage.adopt()
     assert names(path) == ["journal.db", "journal.db.damaged", "journal.db.lock", "journal.db.mark"]
     assert former == f"{path}.damaged"

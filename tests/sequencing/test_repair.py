@@ -319,3 +319,32 @@ async def test_entries_that_are_kept_can_be_read_one_after_the_other_from_anywhe
         assert await journal.seek("room", sequence=entry.first) == (entries[number - 1].position if number else START)
         assert await journal.read("room", after=entry.position, limit=99) == entries[number + 1 :]
     await journal.close()
+
+
+@pytest.mark.parametrize(
+    ("index", "by"),
+    [
+        ("entries_position", "entries (scene_id, iif(position = 4, 400, position))"),
+        ("entries_last", "entries (scene_id, iif(last = 4, 400, last))"),
+        ("sqlite_autoindex_scenes_1", "scenes (replace(name, 'room', 'moor'))"),
+        ("scenes_listed", "scenes (listed, replace(name, 'room', 'moor'))"),
+    ],
+)
+async def test_an_index_that_leads_elsewhere_is_made_anew_and_costs_nothing(path: Path, index: str, by: str):
+    tokens = await lived(path)
+    connection = apsw.Connection(str(path))
+    connection.execute(f"CREATE INDEX decoy ON {by}")
+    connection.pragma("writable_schema", True)
+    root = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'decoy'").get
+    connection.execute("UPDATE sqlite_schema SET rootpage = ? WHERE name = ?", (root, index))
+    connection.execute("DELETE FROM sqlite_schema WHERE name = 'decoy'")
+    connection.close()
+
+    [finding] = await repaired(path)
+
+    assert (finding.scene, finding.kept, finding.lost_until, finding.has_new_secret) == ("room", 7, 7, False)
+    async with served(path) as registry:
+        assert await registry.scenes(after="", limit=9) == ["hall", "room"]
+        assert await asked(registry, Complete(token=tokens[5])) == "committed"
+    assert await repaired(path) == []
+    assert await differences(path) == []

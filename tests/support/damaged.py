@@ -199,6 +199,9 @@ DAMAGES: Sequence[Damage] = (
 """What may happen to a journal, each as often as it is drawn."""
 
 
+OF_MARKS: Sequence[Damage] = (_flip_in_marks, _marks_deleted, _marks_cut)
+
+
 def found(journal: Path, scenes: list[str]) -> dict[str, object]:
     """Give what SQLite alone finds of each scene, by table and by index, and its mark: equal if nothing happened to it.
 
