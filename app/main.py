@@ -67,6 +67,7 @@ def build(settings: Settings, *, tracing: Tracing | None = None) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         journal = open_journal(settings.journal, committed=metrics.commit)
         app.state.registry = Registry(journal, settings, metrics=metrics, tracing=tracing)
+        app.state.registry.start()
         app.state.security = Security(keyring, Sessions(journal.secret), Quota(settings))
         yield
         await app.state.registry.close()

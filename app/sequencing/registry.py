@@ -110,6 +110,15 @@ class Registry:
         """Say whether the service is stopping."""
         return self.readiness.is_draining
 
+    def start(self) -> None:
+        """Begin to look for idle scenes and for damage, if that was not begun: the first scene does it at the latest."""
+        if self._sweeper is not None:
+            return
+        self._sweeper = asyncio.create_task(self._sweep(), name="idle scenes", context=Context())
+        scrubber = Scrubber(self._journal, self._settings, self.damages)
+        self._scrubber = asyncio.create_task(scrubber.run(), name="scrubber", context=Context())
+        self._scrubber.add_done_callback(_log_failure, context=Context())
+
     def drain(self) -> None:
         """Be stopping: the doors take no new command, and what they took before is still decided."""
         self.readiness.is_draining = True
@@ -227,11 +236,7 @@ class Registry:
             task.add_done_callback(_log_failure, context=Context())
             self._tasks[scene] = task
             self.metrics.open_scenes = len(self._held)
-            if self._sweeper is None:
-                self._sweeper = asyncio.create_task(self._sweep(), name="idle scenes", context=Context())
-                scrubber = Scrubber(self._journal, self._settings, self.damages)
-                self._scrubber = asyncio.create_task(scrubber.run(), name="scrubber", context=Context())
-                self._scrubber.add_done_callback(_log_failure, context=Context())
+            self.start()
         self._leaving.discard(scene)
         self._touched.pop(scene, None)
         self._touched[scene] = asyncio.get_running_loop().time()

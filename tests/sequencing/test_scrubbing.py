@@ -159,7 +159,7 @@ async def test_an_append_into_damage_is_told_to_its_caller_and_the_scene_is_read
         assert await ask(registry, RUN, scene="room") == "granted"
 
 
-async def test_a_registry_scrubs_by_itself(torn: TornJournal):
+async def test_a_registry_scrubs_by_itself_without_any_traffic(torn: TornJournal):
     async with served(torn, scrub_pause_ms=1, scrub_interval_s=1) as registry:
         found = asyncio.Event()
         note = registry.damages.note
@@ -169,7 +169,7 @@ async def test_a_registry_scrubs_by_itself(torn: TornJournal):
             found.set()
 
         registry.damages.note = noted  # type: ignore[method-assign]  # to look on
-        await ask(registry, RUN, scene="room")
+        registry.start()
         await found.wait()
 
         assert registry.damages.scenes == ["hall"]
