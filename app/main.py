@@ -67,7 +67,7 @@ def build(settings: Settings, *, tracing: Tracing | None = None) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         journal = open_journal(settings.journal, committed=metrics.commit)
         app.state.registry = Registry(journal, settings, metrics=metrics, tracing=tracing)
-        app.state.registry.start()
+        app.state.registry.start(keys=keyring.watch())
         app.state.security = Security(keyring, Sessions(journal.secret), Quota(settings))
         yield
         await app.state.registry.close()
@@ -107,9 +107,11 @@ def _answer_failures(app: FastAPI, settings: Settings, metrics: Metrics) -> None
         return answer(ProblemError(_NAMES[type(error)], str(error)))
 
     async def of_framework(request: Request, error: Any) -> Response:
-        response = answer(problem_of_status(error.status_code, error.detail))
-        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-            response.headers["Allow"] = _allowed(request)
+        if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
+            return answer(problem_of_status(error.status_code, error.detail))
+        allowed = _allowed(request)
+        response = answer(ProblemError("method-not-allowed", f"the path takes {allowed}"))
+        response.headers["Allow"] = allowed
         return response
 
     async def of_parameters(request: Request, error: Any) -> Response:

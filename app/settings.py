@@ -37,7 +37,7 @@ class Settings(BaseSettings):
     traced_grants_max: Positive = Field(4_096, description="Most grants of a scene whose trace is remembered.")
 
     keys_file: Annotated[Path | None, BeforeValidator(lambda given: given or None)] = Field(
-        None, description="API keys, hashed, as `posegate key` prints them; read again when the file changes."
+        None, description="API keys, hashed; `posegate key --add` makes it, and a change is noticed within a second."
     )
     keys: str = Field("", description="API keys, hashed: the same JSON as in the file.")
     session_s_max: Positive = Field(3_600, description="Longest time a session token may last, seconds.")

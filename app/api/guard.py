@@ -1,8 +1,22 @@
-"""The guard before every route: paths whose identifiers could be mistaken for more of the path."""
+"""Guards before every route: against paths that could be mistaken for others, and queries that nobody reads."""
+
+from collections.abc import Iterable, Set
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.problems import ProblemError, problem_response
+
+
+def require_known_queries(given: Iterable[str], known: Set[str]) -> None:
+    """See that every name in a query is one that the route reads: a misspelt filter would give everything.
+
+    Raises:
+        ProblemError: `invalid`.
+    """
+    unknown = next((name for name in given if name not in known), None)
+    if unknown is not None:
+        taken = ", ".join(sorted(known)) or "nothing"
+        raise ProblemError("invalid", f"the query takes {taken}", at=unknown[:128])
 
 
 class PathGuard:

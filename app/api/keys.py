@@ -1,5 +1,6 @@
 """Keys: the API keys of game servers and operations, known by their hashes, read from a file or the environment."""
 
+import asyncio
 import hashlib
 import secrets
 import time
@@ -113,9 +114,10 @@ class Keyring:
             KeysUnreadable: They cannot be read. Nobody is to be served then.
         """
         self._given = read_keys(given, "POSEGATE_KEYS") if given else KeysFile()
-        self._file = file
+        self._file = None if file is None else file.absolute()
         self._clock = clock
         self._seen: object = None
+        self._told = ""
         self._callers: dict[str, Caller] = {}
         self._names: frozenset[str] = frozenset()
         self._look_at = clock() + LOOKED_AT_S
@@ -128,15 +130,22 @@ class Keyring:
 
     def find(self, secret: str) -> Caller | None:
         """Give the caller whose key this is; None for a key that opens nothing."""
-        self._refresh()
+        self.refresh()
         return self._callers.get(digest_of(secret))
 
     def has(self, name: str) -> bool:
         """Say whether a key of this name is in force."""
-        self._refresh()
+        self.refresh()
         return name in self._names
 
-    def _refresh(self) -> None:
+    async def watch(self) -> None:
+        """Look at the file for as long as the service runs, so that what is wrong with it is told at once."""
+        while self._file is not None:
+            await asyncio.sleep(LOOKED_AT_S)
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Read the file again, if it was not looked at for a while and has changed."""
         now = self._clock()
         if self._file is None or now < self._look_at:
             return
@@ -145,15 +154,18 @@ class Keyring:
             if self._stamp() != self._seen:
                 self._read()
                 log.info("keys-read", keys=len(self._names))
+            self._told = ""
         except KeysUnreadable as error:
-            log.error("keys-unreadable", error=str(error))
+            if self._told != str(error):
+                self._told = str(error)
+                log.error("keys-unreadable", error=self._told)
 
     def _stamp(self) -> object:
         assert self._file is not None
         try:
             found = self._file.stat()
         except OSError as error:
-            raise KeysUnreadable(f"{self._file}: {error.strerror}") from error
+            raise KeysUnreadable(f"POSEGATE_KEYS_FILE, {self._file}: {error.strerror}") from error
         return found.st_mtime_ns, found.st_size, found.st_ino
 
     def _read(self) -> None:
@@ -163,13 +175,17 @@ class Keyring:
             try:
                 text = self._file.read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError) as error:
-                raise KeysUnreadable(f"{self._file}: {error}") from error
-            held = read_keys(text, str(self._file))
+                said = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+                raise KeysUnreadable(f"POSEGATE_KEYS_FILE, {self._file}: {said}") from error
+            held = read_keys(text, f"POSEGATE_KEYS_FILE, {self._file}")
             self._seen = seen
         both = KeysFile.model_construct(keys=[*self._given.keys, *held.keys])
         revoked = {*self._given.revoked, *held.revoked}
         if len({key.name for key in both.keys}) < len(both.keys):
             raise KeysUnreadable("a key of the file has the name of one of the environment")
+        unknown = sorted(revoked - {key.name for key in both.keys})
+        if unknown:
+            log.warning("revoked-unknown", names=unknown)
         callers = {
             key.sha256: Caller(f"key/{key.name}", Role(key.role), tuple(key.prefixes))
             for key in both.keys

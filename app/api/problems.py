@@ -179,4 +179,6 @@ def problem_response(error: ProblemError, *, retry_after: int) -> Response:
 def problem_of_status(status: int, detail: str) -> ProblemError:
     """Give the problem for a status that the framework itself answers with."""
     names = {404: "not-found", 405: "method-not-allowed", 413: "too-large", 415: "unsupported-media-type"}
+    if status == HTTPStatus.NOT_FOUND:
+        detail = "no route has this path; a misspelt command is one, and /docs lists those there are"
     return ProblemError(names.get(status, "invalid"), detail or HTTPStatus(status).phrase)

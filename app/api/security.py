@@ -5,13 +5,15 @@ from enum import StrEnum
 from ipaddress import ip_address
 from typing import Any, assert_never
 
-from fastapi import Request
+from fastapi import Request, params
+from fastapi.dependencies.utils import get_flat_params
 from fastapi.routing import APIRoute
 from msgspec import UNSET, structs
 from starlette.responses import Response
 from starlette.types import Scope
 
 from app.api.callers import ANYBODY, Caller, Role
+from app.api.guard import require_known_queries
 from app.api.keys import Keyring
 from app.api.problems import ProblemError
 from app.api.quota import Quota
@@ -78,6 +80,7 @@ DOORS: Mapping[str, Door] = {
 }
 """Every route there is. One that is missing here cannot be built."""
 
+_READS = (Door.ABOUT, Door.METRICS, Door.SCENES, Door.READ)
 _HELD = "posegate.caller"
 
 
@@ -109,7 +112,9 @@ class Security:
         try:
             minter, caller = self.sessions.read(credential)
         except NoSession as error:
-            raise ProblemError("unauthenticated", f"the credential opens nothing: {error}") from error
+            if not self._keyring.is_configured:
+                raise ProblemError("unauthenticated", f"this service has no keys, and {error}; send none") from error
+            raise ProblemError("unauthenticated", f"no key in force is this one, and {error}") from error
         if not self._keyring.has(minter) if minter else self._keyring.is_configured:
             raise ProblemError("unauthenticated", "the key that minted this session is no longer in force")
         return caller
@@ -127,17 +132,20 @@ def admit(caller: Caller, door: Door, *, scene: str | None, character: str | Non
         raise _forbidden("this scene is not the caller's")
     match caller.role:
         case Role.SERVER:
-            passes = door is not Door.METRICS
+            passes, why = door is not Door.METRICS, "only operations read the metrics"
         case Role.OPS:
-            passes = door in (Door.ABOUT, Door.METRICS, Door.SCENES, Door.READ)
+            passes, why = door in _READS, "operations read, and see no seal"
         case Role.SESSION:
-            may_give = command in caller.commands or (command == "begin" and bool(caller.begin_layers))
-            is_own = door is Door.COMMAND and may_give and character in caller.characters
-            passes = is_own or door is Door.COMMANDS
+            passes, why = door is Door.COMMANDS, "a session sends callbacks, and nothing else"
+            if door is Door.COMMAND and character not in caller.characters:
+                why = "this character is not the session's"
+            elif door is Door.COMMAND:
+                passes = command in caller.commands or (command == "begin" and bool(caller.begin_layers))
+                why = f"the session may not give `{command}`"
         case _:
             assert_never(caller.role)
     if not passes:
-        raise _forbidden(f"the role {caller.role} does not open this")
+        raise _forbidden(why)
 
 
 def allowed(caller: Caller, addressed: Addressed) -> Addressed:
@@ -167,7 +175,7 @@ def _command_allowed(caller: Caller, character: str | None, command: Command) ->
         if command.layer not in caller.begin_layers:
             raise _forbidden("the session may not begin on this layer")
     elif name_of(type(command)) not in caller.commands:
-        raise _forbidden("the session may not give this command")
+        raise _forbidden(f"the session may not give `{name_of(type(command))}`")
     if command.life is not UNSET and command.life != life:
         raise _forbidden("the session is for another life of this character")
     return structs.replace(command, life=life)
@@ -195,6 +203,9 @@ class GuardedRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Give the route's handler behind its door. A route without a door fails here, when the service is built."""
         handle = super().get_route_handler()
+        queries = frozenset(
+            each.alias for each in get_flat_params(self.dependant) if isinstance(each.field_info, params.Query)
+        )
         command = self.path.rpartition("/")[2]
         [door] = {DOORS[f"{method} {self.path}"] for method in self.methods or ()}
 
@@ -205,6 +216,8 @@ class GuardedRoute(APIRoute):
                 request.scope[_HELD] = caller
                 admit(caller, door, scene=path.get("scene"), character=path.get("character"), command=command)
                 security.quota.take(caller, 1)
+            if request.scope["query_string"]:
+                require_known_queries(request.query_params, queries)
             return await handle(request)
 
         return guarded

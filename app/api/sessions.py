@@ -130,7 +130,7 @@ class Sessions:
         expires, key, caller = held
         if self._clock() >= expires:
             self._read.pop(token, None)
-            raise NoSession("the session has ended")
+            raise NoSession("the session token has ended")
         return key, caller
 
     def _verified(self, token: str) -> tuple[float, str, Caller]:
@@ -146,7 +146,7 @@ class Sessions:
                 options={"require": _REQUIRED, "verify_exp": False, "verify_iat": False, "strict_aud": True},
             )
         except (jwt.InvalidTokenError, UnicodeError) as error:
-            raise NoSession("it is no session token of this service") from error
+            raise NoSession("it is no session token of this service either") from error
         return _caller_of(said)
 
 

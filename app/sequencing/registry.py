@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextvars import Context
+from typing import Any
 
 from app.gates.decision import Command
 from app.gates.scene import Record, Scene
@@ -99,6 +100,7 @@ class Registry:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._sweeper: asyncio.Task[None] | None = None
         self._scrubber: asyncio.Task[None] | None = None
+        self._beside: list[asyncio.Task[None]] = []
         self.damages = Damages()
         self.metrics.damaged_scenes = lambda: len(self.damages.scenes)
         self._touched: dict[str, float] = {}
@@ -110,8 +112,15 @@ class Registry:
         """Say whether the service is stopping."""
         return self.readiness.is_draining
 
-    def start(self) -> None:
-        """Begin to look for idle scenes and for damage, if that was not begun: the first scene does it at the latest."""
+    def start(self, **beside: Coroutine[Any, Any, None]) -> None:
+        """Begin to look for idle scenes and for damage, if that was not begun: the first scene does it at the latest.
+
+        What runs `beside`, each under its name, is cancelled at the end too.
+        """
+        for name, work in beside.items():
+            task = asyncio.create_task(work, name=name, context=Context())
+            task.add_done_callback(_log_failure, context=Context())
+            self._beside.append(task)
         if self._sweeper is not None:
             return
         self._sweeper = asyncio.create_task(self._sweep(), name="idle scenes", context=Context())
@@ -298,7 +307,7 @@ class Registry:
     async def close(self) -> None:
         """Take nothing new, answer what waits, checkpoint every scene, and close the journal last."""
         self.readiness.is_draining = self._closing = True
-        idle = [task for task in (self._sweeper, self._scrubber) if task is not None]
+        idle = [*self._beside, *(task for task in (self._sweeper, self._scrubber) if task is not None)]
         for task in idle:
             task.cancel()
         for sequencer in list(self._held.values()):

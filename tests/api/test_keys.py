@@ -1,5 +1,6 @@
 """Keys: read from a file or the environment, kept as hashes, revoked without a restart."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -148,3 +149,42 @@ def test_a_name_that_both_places_have_is_not_guessed_at(tmp_path: Path):
 def test_a_file_that_is_not_there_is_told(tmp_path: Path):
     with pytest.raises(KeysUnreadable):
         Keyring(file=tmp_path / "absent.json")
+
+
+async def test_a_file_is_looked_at_without_anybody_coming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("app.api.keys.LOOKED_AT_S", 0.001)
+    path = tmp_path / "keys.json"
+    keyring = Keyring(file=written(path, entry("one", "first")))
+    has_read, read = asyncio.Event(), keyring._read
+
+    def noted() -> None:
+        read()
+        has_read.set()
+
+    monkeypatch.setattr(keyring, "_read", noted)
+    looking = asyncio.ensure_future(keyring.watch())
+    written(path, entry("two", "second"), revoked=("one", "misspelt"))
+    await has_read.wait()
+
+    looking.cancel()
+    assert keyring._names == {"two"}
+
+
+def test_what_is_wrong_with_a_file_is_told_once_and_names_its_setting(tmp_path: Path, capsys):
+    clock, path = Clock(), tmp_path / "keys.json"
+    keyring = Keyring(file=written(path, entry("one", "first")), clock=clock)
+    path.unlink()
+
+    for _ in range(3):
+        clock.pass_by()
+        keyring.find("first")
+
+    told = [line for line in "".join(capsys.readouterr()).splitlines() if "keys-unreadable" in line]
+    assert len(told) == 1
+    assert "POSEGATE_KEYS_FILE" in told[0]
+
+
+def test_a_revoked_name_that_no_key_has_is_told(tmp_path: Path, capsys):
+    Keyring(file=written(tmp_path / "keys.json", entry("one", "first"), revoked=("on",)))
+
+    assert "revoked-unknown" in "".join(capsys.readouterr())
