@@ -39,7 +39,7 @@ serve: $(PACKAGE) ## Serve on 127.0.0.1:8080, with the journal in ./var/posegate
 
 .PHONY: demo
 demo: $(PACKAGE) ## Replay a crowd that a game engine recorded, through a service of its own, and print what was decided.
-	$(BIN)/posegate replay $(TRACE)
+	env -u POSEGATE_URL $(BIN)/posegate replay $(TRACE)
 
 .PHONY: test
 test: $(TOOLS) ## Run the tests; TESTS='tests/gates -x' says which and how.

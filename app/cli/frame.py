@@ -39,8 +39,10 @@ def main() -> None:
     try:
         code = typer.main.get_command(cli).main(prog_name="posegate", standalone_mode=False)
     except typer.TyperException as error:
-        said = " ".join(error.format_message().split()).removesuffix(".")
-        typer.echo(f"posegate: {said}. See `posegate --help`.", err=True)
+        said = " ".join(error.format_message().split())
+        context = getattr(error, "ctx", None)
+        command = "posegate" if context is None else context.command_path
+        typer.echo(f"posegate: {said}{'' if said.endswith(('.', '?')) else '.'} See `{command} --help`.", err=True)
         code = MISUSED
     except typer.Abort:
         code = FAILED

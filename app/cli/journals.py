@@ -1,6 +1,7 @@
 """`posegate verify` and `posegate repair`: what is said of a journal, and made of it, without serving it."""
 
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from typing import Annotated, TypeVar
 
 import msgspec
 import typer
@@ -10,8 +11,10 @@ from app.journal import open_journal, open_salvage
 from app.journal.port import CommitUnknown, JournalDamaged, JournalUnavailable
 from app.sequencing.repair import Finding
 from app.sequencing.repair import repair as repair_scenes
-from app.sequencing.verify import SceneReport
+from app.sequencing.verify import DAMAGE, SceneReport
 from app.sequencing.verify import verify as verify_scenes
+
+JournalT = TypeVar("JournalT")
 
 
 @cli.command(
@@ -29,30 +32,37 @@ def verify(
 ) -> None:
     """Replay a journal, decide every command again, and report every difference.
 
-    A difference is a changed rule or damage. The journal is only read, and may be in use.
+    A difference is a changed rule or damage. The journal is only read, and may be in use. Deleted scenes are left out.
     """
     try:
         reports = run(lambda: _verified(journal))
-    except (ValueError, JournalUnavailable) as error:
-        fail(f"journal {journal} cannot be read: {error}. Name one as sqlite:PATH.", MISUSED)
+    except JournalUnavailable as error:
+        fail(f"{error}. Nothing was changed; verify it again when it can be read.", MISUSED)
     except JournalDamaged as error:
-        fail(f"journal {journal} is damaged: {error}. Bring back a copy of it.", FAILED)
+        fail(f"{error}. {_ways_out(journal)}", FAILED)
     found = sum(report.found for report in reports)
     if as_json_object:
         typer.echo(msgspec.json.format(msgspec.json.encode({"found": found, "scenes": reports}), indent=2).decode())
     else:
         for report in reports:
             _tell(report)
-        decisions = sum(report.decisions for report in reports)
-        again = sum(report.decided_again for report in reports)
-        scenes = "1 scene" if len(reports) == 1 else f"{len(reports):,} scenes"
-        typer.echo(f"{decisions:,} decisions in {scenes} read, {again:,} decided again, {found:,} differ")
+        typer.echo(_summary(reports))
     if found:
-        fail("the journal does not come out as it is recorded; the lines above say where.", FAILED)
+        fail(f"the journal does not come out as it is recorded. {_next_step(journal, reports)}", FAILED)
+
+
+def _opened(url: str, opening: Callable[[], JournalT]) -> JournalT:
+    """Open a journal. What stands in its way says itself what to do about it."""
+    try:
+        return opening()
+    except (ValueError, JournalUnavailable) as error:
+        fail(f"{error}.", MISUSED)
+    except JournalDamaged as error:
+        fail(f"journal {url} is damaged: {error}.", FAILED)
 
 
 async def _verified(url: str) -> list[SceneReport]:
-    journal = open_journal(url, read_only=True)
+    journal = _opened(url, lambda: open_journal(url, read_only=True))
     try:
         return [report async for report in verify_scenes(journal, settings_from(journal=url))]
     finally:
@@ -86,16 +96,18 @@ def repair(
     """
     try:
         findings, former = run(lambda: _repaired(journal, scene, accepts_loss=accepts_loss))
-    except (ValueError, JournalUnavailable) as error:
-        fail(f"journal {journal} cannot be repaired: {error}. Stop the server, and name it as sqlite:PATH.", MISUSED)
-    except (JournalDamaged, CommitUnknown) as error:
-        fail(f"journal {journal} cannot be repaired: {error}. Bring back a copy of it.", FAILED)
+    except ValueError as error:
+        fail(f"journal {journal}: {error}.", MISUSED)
+    except (JournalUnavailable, CommitUnknown) as error:
+        fail(f"journal {journal} was not repaired: {error}. It is as it was.", FAILED)
+    except JournalDamaged as error:
+        fail(f"journal {journal} cannot be repaired: {error}. It is as it was; restore a back-up of it.", FAILED)
     if as_json_object:
         told = {"scenes": findings, "repaired": former is not None, "former": former}
         typer.echo(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
     else:
         for finding in findings:
-            typer.echo(_cost(finding))
+            typer.echo(_cost(finding, is_paid=former is not None))
     if not findings:
         typer.echo("nothing is damaged", err=as_json_object)
     elif former is None:
@@ -106,7 +118,7 @@ def repair(
 
 async def _repaired(url: str, scene: str | None, *, accepts_loss: bool) -> tuple[list[Finding], str | None]:
     """Give what is damaged and, when it was repaired, where the former database lies."""
-    journal = open_salvage(url)
+    journal = _opened(url, lambda: open_salvage(url))
     is_done = False
     try:
         found = [
@@ -122,16 +134,49 @@ async def _repaired(url: str, scene: str | None, *, accepts_loss: bool) -> tuple
     return found, await journal.adopt() if is_done else None
 
 
-def _cost(finding: Finding) -> str:
-    """Say in a line what is wrong with a scene and what its repair costs."""
+def _cost(finding: Finding, *, is_paid: bool) -> str:
+    """Say in a line what is wrong with a scene, and what its repair has cost or would cost."""
     costs = []
     if finding.lost_until > finding.kept:
-        costs.append(f"sequences {finding.kept + 1} to {finding.lost_until} are lost")
+        one = finding.lost_until == finding.kept + 1
+        lost = f"sequence {finding.lost_until}" if one else f"sequences {finding.kept + 1} to {finding.lost_until}"
+        costs.append(f"{lost} {('is' if one else 'are') if is_paid else 'would be'} lost")
     if finding.has_new_secret:
-        costs.append(f"tokens granted after sequence {finding.kept} become unknown")
+        become = "are" if is_paid else "would be"
+        costs.append(f"tokens granted after sequence {finding.kept} {become} unknown from now on")
     if finding.forgotten_until:
-        costs.append(f"history up to sequence {finding.forgotten_until} is forgotten")
-    return f"{finding.scene}: {finding.damage}. Repaired: {'; '.join(costs) or 'nothing is lost'}"
+        is_forgotten = "is" if is_paid else "would be"
+        costs.append(f"history up to sequence {finding.forgotten_until} {is_forgotten} forgotten")
+    cost = "; ".join(costs) or ("nothing is lost" if is_paid else "nothing would be lost")
+    scene = f"{finding.scene} (deleted)" if finding.is_deleted else finding.scene
+    return f"{scene}: {finding.damage}. {'Repaired' if is_paid else 'With --accept-loss'}: {cost}"
+
+
+def _summary(reports: Sequence[SceneReport]) -> str:
+    """Say how much was read and decided again, and how much of that does not come out as it is recorded."""
+    read = f"{sum(report.decisions for report in reports):,} decisions in {_scenes(len(reports))} read"
+    again = f"{sum(report.decided_again for report in reports):,} decided again"
+    differing = f"{sum(report.differing for report in reports):,} differ"
+    cut_short = sum(report.is_cut_short for report in reports)
+    unread = f"; {_scenes(cut_short)} damaged, and not read from the damage on" if cut_short else ""
+    return f"{read}, {again}, {differing}{unread}"
+
+
+def _scenes(count: int) -> str:
+    return "1 scene" if count == 1 else f"{count:,} scenes"
+
+
+def _next_step(journal: str, reports: Sequence[SceneReport]) -> str:
+    """Say what can be done about what was found."""
+    if any(report.is_cut_short for report in reports):
+        return _ways_out(journal)
+    if any(each.meaning == DAMAGE for report in reports for each in report.differences):
+        return "Nothing of it can be repaired, for it was written so: restore a back-up that verifies."
+    return "Other rules decided then: verify it with the version that wrote it."
+
+
+def _ways_out(journal: str) -> str:
+    return f"Stop the server and run `posegate repair {journal}`, which says what would be lost, or restore a back-up."
 
 
 def _tell(report: SceneReport) -> None:

@@ -77,9 +77,9 @@ KeepOption = Annotated[
 
     posegate replay --json tests/traces/*.jsonl > report.json
 
-    posegate replay TRACE.jsonl --url http://127.0.0.1:8080 --scene match-7
+    posegate replay tests/traces/godot3-hit-interrupt.jsonl --url http://127.0.0.1:8080 --scene match-7
 
-    posegate replay TRACE.jsonl --keep sqlite:var/replayed.db
+    posegate replay tests/traces/godot3-hit-interrupt.jsonl --keep sqlite:var/replayed.db
 
 Exit codes: 0 every command was decided, 1 one was not or the service was lost, 2 a trace or option cannot be used.""",
 )
@@ -95,9 +95,9 @@ def replay_command(
 
     Each trace plays in a scene of its own, a batch for each tick of the engine.
 
-    The report counts what each gate was asked, what it accepted, and what it refused as which outcome;
+    The report counts what each gate was asked, what it accepted, and what it refused as which outcome.
 
-    and where a client that believes every callback would differ from what was committed.
+    It also counts where a client that believes every callback would differ from what was committed.
     """
     if url is not None and keep is not None:
         fail("--keep is the journal of a service of its own; with --url there is none. Leave one away.", MISUSED)
@@ -106,6 +106,8 @@ def replay_command(
     except TraceError as error:
         fail(f"{error}. Give a trace as the recorders write it.", MISUSED)
     progress = _progress(shown=not as_json_object)
+    # A service of its own has no keys, and refuses whoever comes with one.
+    sent = None if url is None else key
 
     def started(trace: Trace) -> Advance:
         task = progress.add_task(trace.name, total=len(played(trace)))
@@ -113,7 +115,7 @@ def replay_command(
 
     async def replayed() -> list[Report]:
         with progress:
-            return await replay(recorded, url=url, key=key, scene=scene, journal=keep, started=started)
+            return await replay(recorded, url=url, key=sent, scene=scene, journal=keep, started=started)
 
     try:
         reports = run(replayed)

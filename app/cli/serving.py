@@ -45,7 +45,9 @@ JournalOption = Annotated[
 
     posegate serve --port 0 --journal memory:
 
-    POSEGATE_JOURNAL=sqlite:/srv/posegate.db POSEGATE_HOST=0.0.0.0 posegate serve"""
+    POSEGATE_HOST=0.0.0.0 POSEGATE_KEYS_FILE=keys.json posegate serve
+
+Any other address than this machine's own (127.0.0.1) needs API keys, made with `posegate key`."""
 )
 def serve(host: HostOption = None, port: PortOption = None, journal: JournalOption = None) -> None:
     """Serve until told to stop (SIGINT, SIGTERM). Prints the address it listens on when it is ready.
@@ -81,9 +83,9 @@ def _check_journal(url: str) -> None:
     except ValueError as error:
         fail(f"{error}. Give one of these as --journal or POSEGATE_JOURNAL.", MISUSED)
     except JournalUnavailable as error:
-        fail(f"journal {url} cannot be opened ({error}). Stop what uses it, or give another --journal.", FAILED)
+        fail(f"{error}. The journal is named by --journal or POSEGATE_JOURNAL.", FAILED)
     except JournalDamaged as error:
-        fail(f"journal {url} is damaged ({error}). Bring back a copy of it, or give another --journal.", FAILED)
+        fail(f"journal {url} is damaged: {error}. The journal is named by --journal or POSEGATE_JOURNAL.", FAILED)
 
 
 def _check_address(host: str, port: int) -> None:

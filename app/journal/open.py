@@ -25,11 +25,13 @@ def open_journal(url: str, *, read_only: bool = False, committed: Committed = un
         return SqliteJournal(rest, read_only=read_only, committed=committed)
     if url == "memory:":
         if read_only:
-            raise ValueError("a memory journal is new and empty, so there is nothing to open for reading only")
+            raise ValueError(
+                "a memory journal is new and empty, so there is nothing to open; accepted is `sqlite:PATH`"
+            )
         from app.journal.memory import MemoryJournal  # noqa: PLC0415
 
         return MemoryJournal()
-    raise ValueError(f"{url!r} names no journal; accepted are {ACCEPTED}")
+    raise ValueError(f"{url!r} names no journal; accepted {'is `sqlite:PATH`' if read_only else f'are {ACCEPTED}'}")
 
 
 def open_salvage(url: str) -> Salvage:

@@ -106,17 +106,18 @@ class DatabaseFile:
         self._vfs = vfs
         self._lock: int | None = None
         with failures_named(self.path), ExitStack() as undo:
+            is_there = Path(self.path).exists()
+            if not is_there or (read_only and not Path(self.path).stat().st_size):
+                Marks.require_none(self.path)
             if not read_only:
-                if not Path(self.path).exists():
-                    Marks.require_none(self.path)
                 _make(Path(self.path))
-                self._lock = _locked(self.path + ".lock", self.path)
+                self._lock = _locked(self.path, "Stop that process, or give this one another file")
                 undo.callback(self.release)
                 self._establish()
-            elif not Path(self.path).exists():
-                raise FileNotFoundError("there is no such file")
+            elif not is_there:
+                raise FileNotFoundError("there is no such file; name the one that the server is given as its journal")
             elif locked:
-                self._lock = _locked(self.path + ".lock", self.path)
+                self._lock = _locked(self.path, "Stop that process first")
             undo.pop_all()
 
     def connect(self, *, writing: bool) -> apsw.Connection:
@@ -223,8 +224,9 @@ def _make(path: Path) -> None:
                 os.close(descriptor)
 
 
-def _locked(lock: str, path: str) -> int:
+def _locked(path: str, advice: str) -> int:
     """Take the lock file for this process and write its number into it; the lock goes when the process does."""
+    lock = path + ".lock"
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -232,7 +234,7 @@ def _locked(lock: str, path: str) -> int:
         holder = os.read(descriptor, 32).decode("ascii", "replace").strip() or "unknown"
         os.close(descriptor)
         raise JournalUnavailable(
-            f"{lock} is held by process {holder}, which serves {path}. Stop that process, or give this one another file"
+            f"{lock} is held by process {holder}, which serves or repairs {path}. {advice}"
         ) from error
     os.ftruncate(descriptor, 0)
     os.write(descriptor, f"{os.getpid()}\n".encode("ascii"))
@@ -256,6 +258,9 @@ def failures_named(path: str) -> Iterator[None]:
             yield
         except OSError as error:
             raise JournalUnavailable(f"cannot open {path}: {error}") from error
+        except DAMAGE as error:
+            advice = "Name another file, or bring back a copy of this one"
+            raise JournalDamaged(f"cannot open {path}: {error}. {advice}") from error
 
 
 @contextmanager

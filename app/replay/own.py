@@ -40,13 +40,19 @@ async def own_service(journal: str | None = None) -> AsyncIterator[str]:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=asyncio.subprocess.STDOUT,
-                # Nobody else reaches it, so it asks for no keys, whatever the caller's own services do.
-                env={**os.environ, "PYTHONPATH": _import_path(), "POSEGATE_KEYS": "", "POSEGATE_KEYS_FILE": ""},
+                env=_environment(),
             )
             try:
                 yield await _address(process, log)
             finally:
                 await _stop(process)
+
+
+def _environment() -> dict[str, str]:
+    """Give the variables of the new process: none of the settings, keys and limits of the caller's own services."""
+    # The settings are read whatever the case of their variables' names.
+    kept = {name: value for name, value in os.environ.items() if not name.upper().startswith("POSEGATE_")}
+    return {**kept, "PYTHONPATH": _import_path()}
 
 
 def _import_path() -> str:

@@ -32,6 +32,12 @@ class BatchAnswer(Struct):
     answers: list[dict[str, Any]]
 
 
+_ADVICE: dict[int, str] = {
+    httpx.codes.UNAUTHORIZED: " The API key that is sent is the one in --key or POSEGATE_KEY.",
+    httpx.codes.FORBIDDEN: " A key of role server may play where the scene's name starts with one of its prefixes;"
+    " --scene sets that name, and --key (POSEGATE_KEY) the key.",
+}
+
 _LATER = (httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.TOO_MANY_REQUESTS)
 
 
@@ -110,7 +116,8 @@ class Service:
         if response.is_success:
             return response
         where = f"{response.request.method} {response.request.url}"
-        raise ServiceError(f"{where} was answered with {response.status_code}, {_told(response)}")
+        said = f"{where} was answered with {response.status_code}, {_told(response).removesuffix('.')}."
+        raise ServiceError(f"{said}{_ADVICE.get(response.status_code, '')}")
 
     def _typed(self, response: httpx.Response, kind: type[AnswerT]) -> AnswerT:
         try:

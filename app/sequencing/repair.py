@@ -25,7 +25,8 @@ class Finding(Struct, frozen=True):
 
     Its state will be what the decisions up to `kept` lead to; `lost_until` is the highest sequence known, and equals
     `kept` where no decision is known to be lost. History up to `forgotten_until` cannot be read any more (0: nothing).
-    With `has_new_secret`, tokens that were granted behind `kept` are unknown from now on.
+    With `has_new_secret`, tokens that were granted behind `kept` are unknown from now on. A scene that `is_deleted` was
+    deleted by a decision that is kept: nobody misses it, and its numbers go on when it comes back.
     """
 
     scene: str
@@ -34,6 +35,7 @@ class Finding(Struct, frozen=True):
     lost_until: int
     forgotten_until: int
     has_new_secret: bool
+    is_deleted: bool
 
 
 async def repair(
@@ -48,15 +50,15 @@ async def repair(
     """
     scenes = await journal.everything()
     if only is not None and only not in scenes:
-        raise ValueError(f"there is no scene {only!r}")
+        raise ValueError(f"there is no scene {only!r}; without --scene every damaged one is told")
     for scene in scenes if only is None else [only]:
         found = await _diagnosed(journal, scene, settings)
         if found is None:
             refusal = await journal.refusal(scene)
             if refusal is not None:
                 # Copying has mended it already: nothing is lost, once the copy is in place.
-                kept = await _sequence(journal, scene, settings)
-                yield Finding(scene, str(refusal), kept, kept, 0, has_new_secret=False)
+                kept = await _opened(journal, scene, settings)
+                yield _finding(kept, refusal, kept.sequence, has_new_secret=False)
             continue
         finding, remedy = found
         if accepts_loss:
@@ -91,7 +93,7 @@ async def _diagnosed(journal: Salvage, name: str, settings: Settings) -> tuple[F
     except JournalDamaged as error:
         assert checkpoint is not None, "what lies behind no checkpoint was followed"
         floor, forgotten = await journal.forgettable(name)
-        finding = Finding(name, str(error), scene.sequence, scene.sequence, forgotten, has_new_secret=False)
+        finding = _finding(scene, error, scene.sequence, forgotten, has_new_secret=False)
         return finding, Remedy(floor, position, checkpoint, listed=scene.state.exists)
     return None
 
@@ -109,25 +111,37 @@ async def _with_loss(
     A token of the kept part stays what it is. One of the lost part was granted under a secret that is not asked about
     what came later, so it is unknown, even when its numbers are given out again.
     """
-    name, kept = scene.name, scene.sequence
+    name = scene.name
     secrets: tuple[SealSecret, ...] = ()
     floor, forgotten = START, 0
     if checkpoint is not None:
         floor, forgotten = await journal.forgettable(name)
         secrets = checkpoint.secrets
-    highest = max(kept, await journal.highest(name))
+    highest = max(scene.sequence, await journal.highest(name))
+    finding = _finding(scene, damage, highest, forgotten, has_new_secret=True)
     secret = SealSecret(highest + 1, os.urandom(SECRET_BYTES), encode_granted(granted(scene)))
     scene.state = replace(scene.state, sequence=highest)
     header, characters = store.whole(scene)
-    finding = Finding(name, str(damage), kept, highest, forgotten, has_new_secret=True)
     mended = Checkpoint(position, header, characters, (*secrets, secret))
     return finding, Remedy(floor, position, mended, listed=scene.state.exists)
 
 
-async def _sequence(journal: Salvage, name: str, settings: Settings) -> int:
-    """Give the last sequence of a scene that is whole in the copy."""
+def _finding(
+    scene: Scene, damage: JournalDamaged, lost_until: int, forgotten_until: int = 0, *, has_new_secret: bool
+) -> Finding:
+    """Say what is wrong with a scene of which what `scene` holds is kept."""
+    kept = scene.sequence
+    # One of which nothing is kept has no time of a last decision, however high it is numbered.
+    is_deleted = kept == lost_until and scene.state.at > 0 and not scene.state.exists
+    return Finding(
+        scene.name, str(damage), kept, lost_until, forgotten_until, has_new_secret=has_new_secret, is_deleted=is_deleted
+    )
+
+
+async def _opened(journal: Salvage, name: str, settings: Settings) -> Scene:
+    """Give a scene that is whole in the copy."""
     scene, _ = await SceneStore(name, journal, settings).open()
-    return scene.sequence
+    return scene
 
 
 def granted(scene: Scene) -> Granted:

@@ -34,13 +34,16 @@ class SceneReport(Struct):
     """What was found in one scene.
 
     `decided_again` counts the decisions that were decided anew; the others lie before the oldest state that is kept,
-    and were only read. `differences` lists the first of `found`.
+    and were only read. `differing` of them came out otherwise. `differences` lists the first of `found`. With
+    `is_cut_short`, the journal is damaged, and no decision was looked at from the damage on.
     """
 
     scene: str
     entries: int = 0
     decisions: int = 0
     decided_again: int = 0
+    differing: int = 0
+    is_cut_short: bool = False
     found: int = 0
     differences: list[Difference] = []
 
@@ -73,6 +76,7 @@ async def verify_scene(journal: Journal, name: str, settings: Settings) -> Scene
         stored, until = await store.open()
         replayed = await _decide_again(journal, scene, report, settings, until=until)
     except JournalDamaged as error:
+        report.is_cut_short = True
         report.report(error.sequence, DAMAGE, str(error))
         return report
     if report.decided_again == report.decisions and replayed.sequence == stored.sequence:
@@ -143,6 +147,7 @@ def _decide_entry(scene: Scene, entry: Entry, report: SceneReport) -> None:
         if applied.revision != record.revision:
             detail = f"the revision is {applied.revision}, recorded is {record.revision}"
             report.report(sequence, DAMAGE, detail)
+        report.differing += difference is not None or applied.revision != record.revision
     scene.adopt(candidate)
 
 

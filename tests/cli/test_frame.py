@@ -78,6 +78,22 @@ def test_a_wrong_call_is_told_in_one_line_and_leaves_with_2(call, served, argume
     assert not served
 
 
+@pytest.mark.parametrize(
+    ("arguments", "end"),
+    [
+        (("srve",), "No such command 'srve'. Did you mean 'serve'? See `posegate --help`."),
+        (("key",), "Missing argument 'name'. See `posegate key --help`."),
+        (("serve", "--prot", "1"), "See `posegate serve --help`."),
+        (("replay", HIT, "--scene", "../match"), "See `posegate replay --help`."),
+    ],
+)
+def test_a_wrong_call_is_led_to_the_help_of_its_own_command(call, served, arguments, end):
+    _, _, told = call(*arguments)
+
+    assert told.endswith(f"{end}\n")
+    assert "?." not in told
+
+
 def test_what_runs_is_let_finish_its_business_when_the_process_is_told_to_stop():
     finished = []
 

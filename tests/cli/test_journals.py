@@ -1,5 +1,6 @@
 import asyncio
 import json
+from pathlib import Path
 
 import apsw
 import httpx
@@ -17,6 +18,20 @@ from tests.support.lines import is_one_line
 from tests.support.recorded import TRACES
 
 HIT = TRACES / "panda3d-hit-interrupt.jsonl"
+
+
+def played(url: str, *requests: tuple[str, str]) -> None:
+    """Send requests to a service on a journal."""
+
+    async def sent():
+        app = build(Settings(journal=url))
+        async with app.router.lifespan_context(app):
+            transport = httpx.ASGITransport(app=app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://posegate.test") as client:
+                for method, path in requests:
+                    (await client.request(method, path, json={})).raise_for_status()
+
+    asyncio.run(sent())
 
 
 @pytest.fixture
@@ -54,7 +69,9 @@ def test_verify_prints_an_object_for_machines(call, journal):
 def test_verify_tells_every_difference_and_fails(call, journal, monkeypatch, options):
     async def differing(opened, settings):
         differences = [Difference(41, "changed-rule", "Begin of 'hero'"), Difference(None, "damage", "the checkpoint")]
-        yield SceneReport("match-7", entries=3, decisions=50, decided_again=50, found=5, differences=differences)
+        report = SceneReport("match-7", entries=3, decisions=50, decided_again=50, found=5, differences=differences)
+        report.differing = 4
+        yield report
 
     monkeypatch.setattr(journals, "verify_scenes", differing)
 
@@ -69,8 +86,67 @@ def test_verify_tells_every_difference_and_fails(call, journal, monkeypatch, opt
             "match-7, sequence 41: changed-rule: Begin of 'hero'",
             "match-7, as a whole: damage: the checkpoint",
             "match-7: 3 more",
-            "50 decisions in 1 scene read, 50 decided again, 5 differ",
+            "50 decisions in 1 scene read, 50 decided again, 4 differ",
         ]
+
+
+def test_verify_counts_damage_apart_and_names_the_way_out(call, journal):
+    damage(journal, "UPDATE entries SET blob = x'00' WHERE first > 100")
+
+    code, shown, told = call("verify", journal)
+
+    assert code == 1
+    assert shown.endswith("0 differ; 1 scene damaged, and not read from the damage on\n")
+    assert f"`posegate repair {journal}`" in told
+    assert "back-up" in told
+    assert is_one_line(told)
+
+
+def test_verify_of_what_other_rules_decided_does_not_lead_to_a_repair(call, journal, monkeypatch):
+    async def differing(opened, settings):
+        yield SceneReport("match-7", found=1, differing=1, differences=[Difference(41, "changed-rule", "Begin")])
+
+    monkeypatch.setattr(journals, "verify_scenes", differing)
+
+    _, _, told = call("verify", journal)
+
+    assert "the version that wrote it" in told
+    assert "repair" not in told
+
+
+@pytest.mark.parametrize("command", ["verify", "repair"])
+@pytest.mark.parametrize(
+    ("url", "right", "wrong"),
+    [
+        ("memory:", "`sqlite:PATH`", "Stop"),
+        ("nowhere:", "accepted is `sqlite:PATH`.", "made when it is missing"),
+        ("sqlite:absent.db", "absent.db: there is no such file; name the one", "Stop"),
+    ],
+)
+def test_a_journal_that_is_none_is_told_with_the_advice_for_it_alone(call, command, url, right, wrong):
+    code, _, told = call(command, url)
+
+    assert code == 2
+    assert right in told
+    assert wrong not in told
+    assert is_one_line(told)
+
+
+@pytest.mark.parametrize("command", ["verify", "repair"])
+@pytest.mark.parametrize("is_emptied", [False, True])
+def test_a_database_that_is_gone_beside_its_marks_is_told_as_serve_tells_it(call, journal, command, is_emptied):
+    path = Path(journal.removeprefix("sqlite:"))
+    path.unlink()
+    if is_emptied:
+        path.touch()
+
+    code, _, told = call(command, journal)
+
+    assert code == 1
+    assert f"{path} holds no journal, but {path}.mark says that it did" in told
+    assert told.count("Bring back") == 1
+    assert is_one_line(told)
+    assert path.exists() is is_emptied
 
 
 def test_verify_names_a_damaged_file(call, tmp_path):
@@ -137,13 +213,15 @@ def test_repair_says_what_would_be_lost_and_then_loses_it(call, journal):
 
     assert (code, again) == (1, (code, shown, told))
     assert shown.startswith("match-7: scene 'match-7' is damaged: the head of its checkpoint is not what was written.")
-    assert "to 200 are lost; tokens granted after sequence" in shown
+    assert "With --accept-loss: sequences 197 to 200 would be lost; tokens granted after sequence 196 would be" in shown
+    assert " are " not in shown
     assert told == "posegate: nothing was changed. To repair at this price, give --accept-loss.\n"
 
     code, repaired, told = call("repair", journal, "--accept-loss")
 
     assert (code, told) == (0, "")
-    assert repaired.startswith(shown)
+    assert "Repaired: sequences 197 to 200 are lost; tokens granted after sequence 196 are unknown" in repaired
+    assert "would be" not in repaired
     assert "repaired; the former database is" in repaired
     assert call("verify", journal)[0] == 0
     assert call("repair", journal) == (0, "nothing is damaged\n", "")
@@ -165,11 +243,30 @@ def test_repair_prints_an_object_for_machines(call, journal):
 
 
 def test_repair_of_a_journal_in_use_or_of_a_scene_that_is_none_is_a_wrong_call(call, journal):
-    assert call("repair", journal, "--scene", "attic")[0] == 2
+    code, _, told = call("repair", journal, "--scene", "attic")
+
+    assert code == 2
+    assert "there is no scene 'attic'; without --scene" in told
+    assert "Stop" not in told
+    assert is_one_line(told)
 
     serving = open_journal(journal)
     code, _, told = call("repair", journal)
     asyncio.run(serving.close())
 
     assert code == 2
+    assert told.endswith("Stop that process first.\n")
+    assert told.count("Stop") == 1
     assert is_one_line(told)
+
+
+def test_a_deleted_scene_that_only_repair_names_is_said_to_be_deleted(call, journal):
+    """Without its marks a journal says of no scene where it ended, of the deleted ones neither."""
+    played(journal, ("PUT", "/v1/scenes/old/characters/hero"), ("DELETE", "/v1/scenes/old"))
+    Path(journal.removeprefix("sqlite:") + ".mark").unlink()
+
+    _, verified, _ = call("verify", journal)
+    _, shown, _ = call("repair", journal)
+
+    assert "in 1 scene read" in verified
+    assert [line.partition(":")[0] for line in shown.splitlines()] == ["match-7", "old (deleted)"]

@@ -1,4 +1,6 @@
 import json
+import re
+from pathlib import Path
 
 from app.cli import replaying
 from app.replay.ledger import EventFlow, GateCount
@@ -35,6 +37,30 @@ def test_replay_fails_where_nobody_serves(call):
     assert (code, shown) == (1, "")
     assert "posegate serve" in told
     assert is_one_line(told)
+
+
+def test_a_service_of_ones_own_takes_no_setting_or_key_from_the_callers_environment(call, monkeypatch):
+    """With any one of these the service would not start, or would refuse what the replay asks."""
+    for name, value in {
+        "BATCH_COMMANDS_MAX": "1",
+        "KEYS_FILE": "absent.json",
+        "port": "none",
+        "KEY": "posegate_x",
+    }.items():
+        monkeypatch.setenv(f"POSEGATE_{name}", value)
+
+    code, shown, told = call("replay", HIT, "--json")
+
+    assert (code, told) == (0, "")
+    assert json.loads(shown)["problems"] == 0
+
+
+def test_every_trace_that_help_names_is_there(call):
+    _, shown, _ = call("replay", "--help")
+
+    named = re.findall(r"\S+\.jsonl", shown)
+    assert named
+    assert all(list(Path(__file__).parents[2].glob(name)) for name in named), named
 
 
 def test_replay_fails_where_a_command_was_not_decided(call, monkeypatch):

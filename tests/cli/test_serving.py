@@ -1,7 +1,9 @@
+import asyncio
 import socket
 
 import pytest
 
+from app.journal import open_journal
 from app.settings import Settings
 from tests.support.lines import is_one_line
 
@@ -71,6 +73,32 @@ def test_with_keys_any_address_is_served(call, served, monkeypatch, tmp_path):
     code, _, _ = call("serve", "--host", "0.0.0.0", "--port", "0", "--journal", "memory:")
 
     assert (code, len(served)) == (0, 1)
+
+
+def test_the_address_that_help_shows_for_others_can_be_served(call, served, monkeypatch, tmp_path):
+    _, shown, _ = call("serve", "--help")
+    [example] = [line.split() for line in shown.splitlines() if "POSEGATE_HOST=" in line and "posegate serve" in line]
+    monkeypatch.chdir(tmp_path)
+    for variable in example[: example.index("posegate")]:
+        monkeypatch.setenv(*variable.split("="))
+    call("key", "ops", "--role", "ops", "--add", "keys.json")
+
+    code, _, told = call("serve", "--port", "0", "--journal", "memory:")
+
+    assert (code, told, len(served)) == (0, "", 1)
+
+
+def test_a_journal_that_another_process_serves_is_told_with_one_advice(call, served, tmp_path):
+    url = f"sqlite:{tmp_path}/served.db"
+    serving = open_journal(url)
+
+    code, _, told = call("serve", "--port", "0", "--journal", url)
+    asyncio.run(serving.close())
+
+    assert code == 1
+    assert told.lower().count("stop ") == 1
+    assert is_one_line(told)
+    assert not served
 
 
 def test_keys_that_cannot_be_read_are_told_before_anything_is_served(call, served, monkeypatch, tmp_path):

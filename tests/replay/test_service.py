@@ -126,6 +126,21 @@ async def test_a_problem_of_the_whole_request_says_where_and_why():
         await script.service().batch("match-7", COMMANDS)
 
 
+@pytest.mark.parametrize(
+    ("status", "advice"),
+    [
+        (401, r"send a key\. The API key that is sent is the one in --key or POSEGATE_KEY\."),
+        (403, r"prefixes; --scene"),
+    ],
+)
+async def test_a_service_with_keys_that_refuses_says_which_option_is_at_fault(status: int, advice: str):
+    script = Scripted(answer({"detail": "send a key"}, status))
+
+    with pytest.raises(ServiceError, match=advice):
+        await script.service().batch("match-7", COMMANDS)
+    assert len(script.bodies) == 1
+
+
 @pytest.mark.parametrize("said", [httpx.Response(200, text="<html>"), answer({"hello": 1}), answer({"answers": [{}]})])
 async def test_another_service_is_noticed(said):
     with pytest.raises(ServiceError, match=r"http://posegate\.test"):

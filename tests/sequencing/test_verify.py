@@ -101,6 +101,7 @@ async def test_a_changed_outcome_is_damage_and_named_by_its_sequence():
     [report] = await reports(journal)
 
     assert [(found.sequence, found.meaning) for found in report.differences] == [(4, DAMAGE)]
+    assert (report.differing, report.is_cut_short) == (1, False)
 
 
 async def test_a_difference_under_other_rules_is_a_changed_rule(monkeypatch: pytest.MonkeyPatch):
@@ -131,6 +132,7 @@ async def test_bytes_that_are_no_entry_are_damage():
 
     assert report.found == 1
     assert report.differences[0].meaning == DAMAGE
+    assert (report.differing, report.is_cut_short) == (0, True)
 
 
 async def test_a_scene_that_was_closed_and_came_back_is_decided_again_from_its_floor():
