@@ -53,7 +53,7 @@ class Settings(BaseSettings):
     body_bytes_max: Positive = Field(4 * 1024 * 1024, description="Largest request body, bytes.")
     json_depth_max: Positive = Field(64, description="Deepest nesting of a request body, levels.")
     json_values_max: Positive = Field(
-        262_144, description="Most commas, lists and objects of a body, about its values; more would be long to read."
+        131_072, description="Most commas, lists and objects of a body, about its values; more would be long to read."
     )
     batch_commands_max: Positive = Field(10_000, description="Most commands of one batch.")
     payload_bytes_max: Positive = Field(1024, description="Largest event payload or `data`, bytes of compact JSON.")

@@ -14,7 +14,7 @@ from app.api.deps import members_of, scene_in, settings_of, submit
 from app.api.envelope import addressed
 from app.api.problems import ProblemError
 from app.api.scene_contract import BATCH
-from app.api.security import GuardedRoute, allowed, caller_in
+from app.api.security import GuardedRoute, allowed, caller_in, security_of
 from app.sequencing.mailbox import Addressed
 from app.sequencing.pace import Pace
 from app.settings import Settings
@@ -32,7 +32,12 @@ Place = Addressed | ProblemError
 async def batch(request: Request) -> Response:
     """Decide many commands, each on its own; an answer stands where its command stood."""
     settings, scene = settings_of(request), scene_in(request)
-    places = await decoded(await members_of(request), settings, caller_in(request))
+    caller, body = caller_in(request), await members_of(request)
+    asked = body.get("commands")
+    if type(asked) is list and len(asked) > 1:
+        # Those that turn out to be none, or forbidden, cost time too.
+        security_of(request.scope).quota.take(caller, len(asked) - 1)
+    places = await decoded(body, settings, caller)
     commands = [place for place in places if not isinstance(place, ProblemError)]
     results = iter(await submit(request, scene, commands))
     retry_after = settings.retry_after_s

@@ -22,7 +22,8 @@ class Caller(Struct, frozen=True):
     """One caller. `name` is its own over all roles; idempotency keys and budgets are counted by it.
 
     `prefixes` are a server's; the rest is a session's: its scene, its characters each with the life it speaks for, the
-    layers on which it may begin, and the commands that it may give.
+    layers on which it may begin, and the commands that it may give. `digest` tells a key from another of its name;
+    `under` is the fingerprint of the secret that the scene's tokens were sealed under when the session was minted.
     """
 
     name: str
@@ -32,6 +33,8 @@ class Caller(Struct, frozen=True):
     characters: dict[str, int] = {}
     begin_layers: frozenset[str] = frozenset()
     commands: frozenset[str] = frozenset()
+    digest: str = ""
+    under: str = ""
 
     def sees(self, scene: str) -> bool:
         """Say whether the caller may know of a scene, whether there is one of that name or not."""

@@ -39,6 +39,9 @@ _DIGITS_MAX = 400
 ITEMS_MAX = 4096
 """The most items of any list or object in a rig or spawn."""
 
+_VALUES_SEEN_MAX = 32_768
+"""More values than any command, rig or pose that is taken has; about 40 ms of looking."""
+
 _FLOAT_WHOLE_MAX = 10**300
 """Above every 32-bit float, and below what a float cannot be made of."""
 
@@ -107,7 +110,12 @@ def _too_deep(settings: Settings) -> ProblemError:
 
 
 def misfit(value: Any, detail: str, settings: Settings, *, at: str | None = None) -> ProblemError:
-    """Give the problem of what does not fit its schema: `invalid`, unless it is nested too deep to be looked at."""
+    """Give the problem of what does not fit its schema: `invalid`, unless it is too deep or too large to be looked at.
+
+    Raises:
+        ProblemError: `too-large`, for the latter.
+    """
+    _require_few(value)
     if _depth(value, settings.json_depth_max) > settings.json_depth_max:
         return _too_deep(settings)
     return ProblemError("invalid", detail, at=at)
@@ -165,6 +173,7 @@ def _checked_data(typed: Any, settings: Settings) -> Any:
 
 def _fitted_exactly(fields: dict[str, Any], struct: type[StructT], settings: Settings) -> StructT:
     """Try again with 4.0 as 4 where a whole number is wanted; else say what is wrong."""
+    _require_few(fields)
     try:
         return msgspec.convert(_with_whole_numbers(fields), struct)
     except msgspec.ValidationError as error:
@@ -172,6 +181,24 @@ def _fitted_exactly(fields: dict[str, Any], struct: type[StructT], settings: Set
         field = _FIELD_IN_WORDS.search(detail)
         place = [path.rstrip("`"), "" if field is None else field[1]]
         raise misfit(fields, detail, settings, at=".".join(filter(None, place)) or None) from error
+
+
+def _require_few(value: Any) -> None:
+    """Refuse to look closely at more values than any command needs: each costs time while everybody waits.
+
+    Raises:
+        ProblemError: `too-large`.
+    """
+    unseen, seen = [value], 0
+    while unseen:
+        held = unseen.pop()
+        if type(held) is dict or type(held) is list:
+            seen += len(held)
+            if seen > _VALUES_SEEN_MAX:
+                raise ProblemError(
+                    "too-large", "what does not fit is too large to be looked at", limit=_VALUES_SEEN_MAX
+                )
+            unseen.extend(held.values() if type(held) is dict else held)
 
 
 def _with_whole_numbers(value: Any) -> Any:

@@ -3,15 +3,19 @@
 from typing import Annotated, Any
 
 from fastapi import Depends, Path, Request
+from msgspec import UNSET
 from starlette.responses import Response
 
 from app.api import decode
 from app.api.answers import answer_response
 from app.api.bodies import IDENTIFIER_PATTERN
+from app.api.callers import Caller, Role
 from app.api.problems import ProblemError
 from app.api.security import allowed, caller_in, security_of
+from app.gates.bundle import Bundle
 from app.gates.decision import Command, Refused
 from app.gates.identity import is_identifier
+from app.gates.tick import Tick
 from app.sequencing.mailbox import Addressed, Decided, Result
 from app.sequencing.registry import Actor, Opened, Registry
 from app.settings import Settings
@@ -114,8 +118,10 @@ async def members_of(request: Request) -> dict[str, Any]:
 
 def key_of(request: Request) -> str | None:
     """Give the request's idempotency key, where it has one."""
-    header = request.headers.get("idempotency-key")
-    return None if header is None else decode.key(header)
+    headers = request.headers.getlist("idempotency-key")
+    if len(headers) > 1:
+        raise ProblemError("invalid", "a request has one idempotency key", at="key")
+    return decode.key(headers[0]) if headers else None
 
 
 def actor_in(request: Request) -> Actor:
@@ -147,6 +153,21 @@ async def submitted(request: Request, actor: Actor, command: Command) -> Result:
     return result
 
 
+def _inside(addressed: Addressed) -> int:
+    """Count the commands inside of a command that is made of several."""
+    command = addressed.command
+    if type(command) is Bundle:
+        return len(command.commands)
+    return len(command.requests) if type(command) is Tick and command.requests is not UNSET else 0
+
+
+async def _require_unrepaired(request: Request, scene: str, caller: Caller) -> None:
+    """See that a session was not minted before a repair that lost decisions: its lives may be somebody else's now."""
+    opened = await registry_of(request).opened(scene)
+    if opened is not None and opened.scene.sealer.fingerprint != caller.under:
+        raise ProblemError("unauthenticated", "the scene lost decisions since this session was minted; mint another")
+
+
 async def submit(request: Request, scene: str, commands: list[Addressed]) -> list[Result]:
     """Have commands that were allowed decided for the caller of a request, within what it may have recorded.
 
@@ -155,8 +176,11 @@ async def submit(request: Request, scene: str, commands: list[Addressed]) -> lis
     """
     caller, quota = caller_in(request), security_of(request.scope).quota
     quota.require_refusals(caller)
-    if len(commands) > 1:
-        quota.take(caller, len(commands) - 1)
+    if caller.role is Role.SESSION:
+        await _require_unrepaired(request, scene, caller)
+    inside = sum(map(_inside, commands))
+    if inside:
+        quota.take(caller, inside)
     results = await registry_of(request).submit(scene, commands, caller=caller.name)
     quota.note_refusals(
         caller, sum(type(result) is Decided and type(result.record.answer) is Refused for result in results)

@@ -22,6 +22,7 @@ from app.gates.graph import GraphCommitted
 from app.gates.scene import Record
 from app.gates.tick import Tick
 from app.gates.transition import Begin, Cancel, Complete, Fail
+from app.sequencing.pace import Pace
 
 router = APIRouter(route_class=GuardedRoute, prefix="/v1/scenes/{scene}", tags=["inspection"])
 
@@ -129,12 +130,14 @@ async def history(
     most = page_size(request, limit)
     found: list[bytes] = []
     last = opened.scene.sequence
-    seen, scanned, size = after, 0, 0
+    seen, scanned, size, pace = after, 0, 0, Pace()
     async for sequence, at, record in registry.history(scene, after=after, character=character):
         if sequence > last or len(found) >= most or scanned >= SCANNED_MAX or size > PAGE_BYTES:
             break
         scanned += 1
         seen = sequence
+        if pace.is_due:
+            await pace.pause()
         if record is not None and wanted.takes(record):
             found.append(msgspec.json.encode(shown(sequence, at, record)))
             size += len(found[-1])

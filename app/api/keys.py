@@ -114,29 +114,30 @@ class Keyring:
             KeysUnreadable: They cannot be read. Nobody is to be served then.
         """
         self._given = read_keys(given, "POSEGATE_KEYS") if given else KeysFile()
+        self._is_given = bool(given)
         self._file = None if file is None else file.absolute()
         self._clock = clock
         self._seen: object = None
         self._told = ""
         self._callers: dict[str, Caller] = {}
-        self._names: frozenset[str] = frozenset()
+        self._named: dict[str, Caller] = {}
         self._look_at = clock() + LOOKED_AT_S
         self._read()
 
     @property
     def is_configured(self) -> bool:
         """Say whether there is a place for keys: then nobody is served without one, even when it holds none."""
-        return self._file is not None or bool(self._given.keys)
+        return self._file is not None or self._is_given
 
     def find(self, secret: str) -> Caller | None:
         """Give the caller whose key this is; None for a key that opens nothing."""
         self.refresh()
         return self._callers.get(digest_of(secret))
 
-    def has(self, name: str) -> bool:
-        """Say whether a key of this name is in force."""
+    def named(self, name: str) -> Caller | None:
+        """Give the caller whose key has this name; None when none is in force."""
         self.refresh()
-        return name in self._names
+        return self._named.get(name)
 
     async def watch(self) -> None:
         """Look at the file for as long as the service runs, so that what is wrong with it is told at once."""
@@ -153,7 +154,7 @@ class Keyring:
         try:
             if self._stamp() != self._seen:
                 self._read()
-                log.info("keys-read", keys=len(self._names))
+                log.info("keys-read", keys=len(self._named))
             self._told = ""
         except KeysUnreadable as error:
             if self._told != str(error):
@@ -187,8 +188,9 @@ class Keyring:
         if unknown:
             log.warning("revoked-unknown", names=unknown)
         callers = {
-            key.sha256: Caller(f"key/{key.name}", Role(key.role), tuple(key.prefixes))
+            key.sha256: Caller(f"key/{key.name}", Role(key.role), tuple(key.prefixes), digest=key.sha256[:16])
             for key in both.keys
             if key.name not in revoked
         }
-        self._callers, self._names = callers, frozenset(key.name for key in both.keys if key.name not in revoked)
+        self._callers = callers
+        self._named = {caller.name.removeprefix("key/"): caller for caller in callers.values()}

@@ -27,6 +27,7 @@ router = APIRouter(route_class=GuardedRoute, prefix="/v1/scenes/{scene}", tags=[
 async def mint(request: Request, opened: OpenedDep) -> Response:
     """Mint a session: its token opens the callbacks of the named characters in the named lives, for a while."""
     fields, settings = await members_of(request), settings_of(request)
+    decode.check_extent(fields)
     try:
         body = SessionBody.model_validate(fields)
     except ValidationError as error:
@@ -36,7 +37,9 @@ async def mint(request: Request, opened: OpenedDep) -> Response:
     _require_callbacks(body)
     _require_alive(body, opened)
     sessions = security_of(request.scope).sessions
-    token, expires = sessions.mint(body, scene=opened.scene.name, minter=caller_in(request))
+    token, expires = sessions.mint(
+        body, scene=opened.scene.name, under=opened.scene.sealer.fingerprint, minter=caller_in(request)
+    )
     view = SessionView(token=token, expires_at=iso(expires * 1000))
     return Response(view.model_dump_json(), 201, {"Cache-Control": "no-store"}, "application/json")
 

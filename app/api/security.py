@@ -17,7 +17,7 @@ from app.api.guard import require_known_queries
 from app.api.keys import Keyring
 from app.api.problems import ProblemError
 from app.api.quota import Quota
-from app.api.sessions import NoSession, Sessions
+from app.api.sessions import Minter, NoSession, Sessions
 from app.gates.bundle import Bundle, Member
 from app.gates.decision import Command, name_of
 from app.gates.tick import Tick
@@ -92,8 +92,8 @@ class Security:
         self.quota = quota
         self._keyring = keyring
 
-    def caller(self, authorization: str | None) -> Caller:
-        """Give the caller that an `Authorization` header names.
+    def caller(self, authorization: str | None = None, *more: str) -> Caller:
+        """Give the caller that an `Authorization` header names. Of more than one, none counts.
 
         Raises:
             ProblemError: `unauthenticated`. It says what is wrong with the header, never what would be right.
@@ -102,6 +102,8 @@ class Security:
             if self._keyring.is_configured:
                 raise ProblemError("unauthenticated", "send `Authorization: Bearer` with a key or a session token")
             return ANYBODY
+        if more:
+            raise ProblemError("unauthenticated", "send one Authorization header")
         scheme, _, credential = authorization.strip().partition(" ")
         credential = credential.strip()
         if scheme.lower() != "bearer" or not credential:
@@ -115,9 +117,16 @@ class Security:
             if not self._keyring.is_configured:
                 raise ProblemError("unauthenticated", f"this service has no keys, and {error}; send none") from error
             raise ProblemError("unauthenticated", f"no key in force is this one, and {error}") from error
-        if not self._keyring.has(minter) if minter else self._keyring.is_configured:
-            raise ProblemError("unauthenticated", "the key that minted this session is no longer in force")
+        if not self._stands_behind(minter, caller.scene):
+            raise ProblemError("unauthenticated", "the key that minted this session no longer may")
         return caller
+
+    def _stands_behind(self, minter: Minter, scene: str) -> bool:
+        """Say whether the key that minted a session could mint it now: the same key, a server's, of that scene."""
+        if not minter.name:
+            return not self._keyring.is_configured
+        key = self._keyring.named(minter.name)
+        return key is not None and key.digest == minter.digest and key.role is Role.SERVER and key.sees(scene)
 
 
 def admit(caller: Caller, door: Door, *, scene: str | None, character: str | None, command: str = "") -> None:
@@ -212,7 +221,7 @@ class GuardedRoute(APIRoute):
         async def guarded(request: Request) -> Response:
             if door is not Door.PUBLIC:
                 security, path = security_of(request.scope), request.path_params
-                caller = security.caller(request.headers.get("authorization"))
+                caller = security.caller(*request.headers.getlist("authorization"))
                 request.scope[_HELD] = caller
                 admit(caller, door, scene=path.get("scene"), character=path.get("character"), command=command)
                 security.quota.take(caller, 1)

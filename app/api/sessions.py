@@ -3,7 +3,7 @@
 import hashlib
 import time
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import jwt
 import msgspec
@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from app.api.bodies import FROM_FLOAT
 from app.api.callers import Caller, Role
+from app.api.problems import ProblemError
 from app.gates.decision import name_of
 from app.gates.event_commands import CommitLoop, Covered, Enqueue, Play, Retire
 from app.gates.graph import SubmitCandidate
@@ -58,7 +59,9 @@ class SessionBody(BaseModel):
         default=[], max_length=LAYERS_MAX, description="Layers on which it may `begin` too."
     )
     commands: list[str] = Field(
-        default=sorted(CALLBACKS), description="Which callbacks it may send; left out, all of them."
+        default=sorted(CALLBACKS),
+        max_length=len(CALLBACKS),
+        description="Which callbacks it may send; left out, all of them.",
     )
     ttl_s: Annotated[int, Field(ge=1, le=NUMBER_MAX), FROM_FLOAT] = Field(
         default=600, description="How long it lasts, seconds."
@@ -78,10 +81,19 @@ class _Claims(Struct, frozen=True):
     sub: str
     exp: int
     key: str
+    key_digest: str
+    under: str
     scene: str
     characters: dict[str, int]
     begin_layers: list[str]
     commands: list[str]
+
+
+class Minter(NamedTuple):
+    """The key that minted a token, by its name and a part of its hash; both empty where none was needed."""
+
+    name: str
+    digest: str
 
 
 class NoSession(Exception):
@@ -98,25 +110,34 @@ class Sessions:
     def __init__(self, secret: bytes, *, clock: Callable[[], float] = time.time) -> None:
         self._secret = hashlib.blake2b(b"session tokens", key=secret, digest_size=32).digest()
         self._clock = clock
-        self._read: dict[str, tuple[float, str, Caller]] = {}
+        self._read: dict[str, tuple[float, Minter, Caller]] = {}
 
-    def mint(self, body: SessionBody, *, scene: str, minter: Caller) -> tuple[str, int]:
-        """Give a token and the time it ends, seconds since 1970."""
+    def mint(self, body: SessionBody, *, scene: str, under: str, minter: Caller) -> tuple[str, int]:
+        """Give a token and the time it ends, seconds since 1970.
+
+        Raises:
+            ProblemError: `too-large`, for more characters and layers than a token takes.
+        """
         now = int(self._clock())
         claims = _Claims(
             sub=body.sub,
             exp=now + body.ttl_s,
             key=minter.name.removeprefix("key/"),
+            key_digest=minter.digest,
+            under=under,
             scene=scene,
             characters=body.characters,
             begin_layers=body.begin_layers,
             commands=body.commands,
         )
         said = {"iss": ISSUER, "aud": AUDIENCE, "iat": now, **asdict(claims)}
-        return jwt.encode(said, self._secret, algorithm=ALGORITHM), claims.exp
+        token = jwt.encode(said, self._secret, algorithm=ALGORITHM)
+        if len(token) > TOKEN_LENGTH_MAX:
+            raise ProblemError("too-large", f"the token would have {len(token)} characters", limit=TOKEN_LENGTH_MAX)
+        return token, claims.exp
 
-    def read(self, token: str) -> tuple[str, Caller]:
-        """Give the name of the key that minted a token (empty where none was needed), and the caller it makes.
+    def read(self, token: str) -> tuple[Minter, Caller]:
+        """Give which key minted a token, and the caller it makes.
 
         Raises:
             NoSession: It makes none.
@@ -127,13 +148,13 @@ class Sessions:
             if len(self._read) >= TOKENS_KEPT:
                 self._read.clear()
             self._read[token] = held
-        expires, key, caller = held
+        expires, minter, caller = held
         if self._clock() >= expires:
             self._read.pop(token, None)
             raise NoSession("the session token has ended")
-        return key, caller
+        return minter, caller
 
-    def _verified(self, token: str) -> tuple[float, str, Caller]:
+    def _verified(self, token: str) -> tuple[float, Minter, Caller]:
         if len(token) > TOKEN_LENGTH_MAX:
             raise NoSession("no session token is that long")
         try:
@@ -150,7 +171,7 @@ class Sessions:
         return _caller_of(said)
 
 
-def _caller_of(said: dict[str, Any]) -> tuple[float, str, Caller]:
+def _caller_of(said: dict[str, Any]) -> tuple[float, Minter, Caller]:
     """Give what a genuine token says. It was minted here, so what does not fit is of another version."""
     try:
         claims = msgspec.convert(said, _Claims)
@@ -160,8 +181,9 @@ def _caller_of(said: dict[str, Any]) -> tuple[float, str, Caller]:
         name=f"session/{claims.key}/{claims.sub}",
         role=Role.SESSION,
         scene=claims.scene,
+        under=claims.under,
         characters=claims.characters,
         begin_layers=frozenset(claims.begin_layers),
         commands=frozenset(claims.commands) & CALLBACKS,
     )
-    return claims.exp, claims.key, caller
+    return claims.exp, Minter(claims.key, claims.key_digest), caller

@@ -93,6 +93,8 @@ class Sealer:
     A seal starts with the life it was granted in, so that a token of a former life is recognised as such and
     not mistaken for a forged one.
 
+    `fingerprint` is the same as long as the scene's secret is, and tells nothing of it.
+
     Bound: the digests begun for `begun_max` layers are kept, so that a seal costs only what is new in it.
     """
 
@@ -107,6 +109,7 @@ class Sealer:
             digest.update(f"\0{life}\0{character}\0{layer}".encode("utf-8", "surrogatepass"))
             return digest
 
+        self.fingerprint = keyed.hexdigest()
         self._begun = begun
         self._kept = lru_cache(begun_max)(begun)
 

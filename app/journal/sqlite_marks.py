@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from app.gates.identity import is_identifier
 from app.journal.port import JournalDamaged, JournalUnavailable
 from app.journal.sqlite_chain import Digests, Link
 
@@ -119,14 +120,17 @@ class Marks:
     def all(self) -> Iterator[tuple[int, str, Mark | None]]:
         """Give the number and name of every slot that was written, ascending, and its mark unless it is damaged.
 
-        The name in a damaged slot is given as it is: as a rule it is not what was damaged.
+        The name in a damaged slot is given as it is, where it can be one: as a rule it is not what was damaged.
         """
         number = 1
         while self._file is not None and (run := os.pread(self._file, _RUN_SLOTS * SLOT_BYTES, number * SLOT_BYTES)):
             for start in range(0, len(run) - SLOT_BYTES + 1, SLOT_BYTES):
                 content = run[start : start + SLOT_BYTES]
-                if content[:-4] != _BLANK and content.strip(b"\0"):
-                    yield number, _name_in(content), _mark_in(content) if self._is_sound(number, content) else None
+                if self._is_sound(number, content):
+                    if content[:-4] != _BLANK:
+                        yield number, _name_in(content), _mark_in(content)
+                elif (name := _name_still_in(content)) is not None:
+                    yield number, name, None
                 number += 1
             if len(run) < _RUN_SLOTS * SLOT_BYTES:
                 return
@@ -203,6 +207,13 @@ def named(scene: str) -> bytes:
 def _name_in(content: bytes) -> str:
     *_, length, name, _ = _slot.unpack(content)
     return str(name[:length].decode(errors="replace"))
+
+
+def _name_still_in(content: bytes) -> str | None:
+    """Give the name in a damaged slot, by its length or else by its end; None where there is none that can be one."""
+    *_, length, name, _ = _slot.unpack(content.ljust(SLOT_BYTES, b"\0"))
+    told = (part.decode(errors="replace") for part in (name[:length], name.rstrip(b"\0")))
+    return next(filter(is_identifier, told), None)
 
 
 def _mark_in(content: bytes) -> Mark:

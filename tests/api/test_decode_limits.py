@@ -165,3 +165,20 @@ def test_a_body_of_too_many_values_is_not_read(call: Caller, text: str):
 
     assert few.problem[0] == "invalid"
     assert (many.problem[:2], many.body["limit"]) == (("too-large", 413), limit)
+
+
+FEW_TOO_MANY = {
+    "play": '{"a": [' + "{}," * 40_000 + "{}]}",
+    "begin": '{"layer": "base", "target": "Run", "a": [' + "[0]," * 20_000 + "[0]]}",
+    "commit-parameters": '{"values": [' + '{"name": "Speed", "value": 1},' * 12_000 + '{"name": "Speed", "value": 1}]}',
+    "submit-candidate": '{"request": 1, "name": "A", "evaluation": {"succeeded": true}, "outputs": ['
+    + '"x",' * 40_000
+    + '"x"]}',
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("name", FEW_TOO_MANY)
+def test_a_command_with_more_values_than_any_needs_is_not_looked_at_closely(call: Caller, door: str, name: str):
+    """Each value that is looked at costs time in which nobody else is served."""
+    assert problem(call.through(door, name, FEW_TOO_MANY[name]))[:2] == ("too-large", 413)

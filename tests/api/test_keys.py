@@ -72,12 +72,13 @@ def test_keys_of_the_environment_and_of_the_file_are_both_in_force(tmp_path: Pat
         False,
         False,
     ]
-    assert (keyring.has("one"), keyring.has("three")) == (True, False)
+    assert [keyring.named(name) is not None for name in ("one", "three")] == [True, False]
 
 
 def test_without_a_place_for_keys_none_is_asked_for_and_an_empty_file_is_a_place(tmp_path: Path):
     assert not Keyring().is_configured
     assert Keyring(file=written(tmp_path / "keys.json")).is_configured
+    assert Keyring(given='{"keys": []}').is_configured
 
 
 def test_a_key_is_added_and_revoked_while_the_service_runs(tmp_path: Path):
@@ -90,7 +91,7 @@ def test_a_key_is_added_and_revoked_while_the_service_runs(tmp_path: Path):
 
     assert before
     assert keyring.find("first") is None
-    assert not keyring.has("one")
+    assert keyring.named("one") is None
     assert keyring.find("second") is not None
 
 
@@ -167,7 +168,7 @@ async def test_a_file_is_looked_at_without_anybody_coming(tmp_path: Path, monkey
     await has_read.wait()
 
     looking.cancel()
-    assert keyring._names == {"two"}
+    assert set(keyring._named) == {"two"}
 
 
 def test_what_is_wrong_with_a_file_is_told_once_and_names_its_setting(tmp_path: Path, capsys):

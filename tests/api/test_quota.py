@@ -77,3 +77,17 @@ async def test_a_batch_counts_each_of_its_commands():
         large = await speaks.ask(MATCH, "POST", "/v1/scenes/match-7/batch", {"commands": [play] * 12})
 
         assert (large.status_code, large.json()["limit"]) == (413, 10)
+
+
+async def test_a_bundle_counts_each_of_its_commands_and_a_forbidden_one_counts_too():
+    async with keyed(session_commands_per_s_max=10) as speaks:
+        await speaks.spawn(MATCH, "match-7", "hero")
+        session = await speaks.session(MATCH, "match-7", {"hero": 1})
+        play = {"command": "play", "character": "hero", "clip": "Walk"}
+
+        bundle = await speaks.ask(session, "POST", "/v1/scenes/match-7/bundle", {"commands": [play] * 11})
+        forbidden = [{**play, "character": "other"}] * 11
+        batch = await speaks.ask(session, "POST", "/v1/scenes/match-7/batch", {"commands": forbidden})
+
+        assert bundle.status_code == 413
+        assert batch.status_code in (413, 429)

@@ -300,6 +300,16 @@ def speaks_sessions(speaks: Keyed) -> Any:
     return speaks._client._transport.app.state.security.sessions  # type: ignore[attr-defined]  # an ASGI transport
 
 
+async def test_of_two_credentials_none_counts():
+    async with keyed() as speaks:
+        await speaks.spawn(MATCH, OWN, "hero")
+        headers = [("authorization", f"Bearer {MATCH}"), ("authorization", f"Bearer {OPS}")]
+
+        response = await speaks._client.get(f"/v1/scenes/{OWN}", headers=headers)
+
+        assert response.status_code == 401
+
+
 async def test_a_token_of_another_service_opens_nothing():
     async with keyed() as here, keyed() as there:
         await there.spawn(MATCH, OWN, "hero")

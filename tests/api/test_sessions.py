@@ -7,10 +7,11 @@ import pytest
 
 from app.api import sessions
 from app.api.callers import Caller, Role
+from app.api.problems import ProblemError
 from app.api.sessions import CALLBACKS, NoSession, SessionBody, Sessions
 
 SECRET = b"s" * 32
-SERVER = Caller("key/match", Role.SERVER, ("match-",))
+SERVER = Caller("key/match", Role.SERVER, ("match-",), digest="d1")
 
 
 class Clock:
@@ -25,7 +26,7 @@ class Clock:
 
 def minted(held: Sessions, **body: Any) -> str:
     asked = SessionBody.model_validate({"sub": "player-7", "characters": {"hero": 2}, **body})
-    return held.mint(asked, scene="match-7", minter=SERVER)[0]
+    return held.mint(asked, scene="match-7", under="f1", minter=SERVER)[0]
 
 
 def test_a_token_says_who_where_and_what():
@@ -33,11 +34,12 @@ def test_a_token_says_who_where_and_what():
 
     key, caller = held.read(minted(held, begin_layers=["face"], commands=["complete"]))
 
-    assert key == "match"
+    assert key == ("match", "d1")
     assert caller == Caller(
         "session/match/player-7",
         Role.SESSION,
         scene="match-7",
+        under="f1",
         characters={"hero": 2},
         begin_layers=frozenset({"face"}),
         commands=frozenset({"complete"}),
@@ -106,7 +108,7 @@ def test_what_a_later_version_may_grant_is_not_granted_here():
 def test_the_secret_is_the_journals_and_not_the_journals_own():
     held = Sessions(SECRET)
 
-    assert held.read(minted(Sessions(SECRET)))[0] == "match"
+    assert held.read(minted(Sessions(SECRET)))[0] == ("match", "d1")
     assert held._secret != SECRET
     with pytest.raises(NoSession):
         held.read(minted(Sessions(b"t" * 32)))
@@ -119,3 +121,10 @@ def test_only_so_many_tokens_are_remembered(monkeypatch: pytest.MonkeyPatch):
     for player in range(10):
         held.read(minted(held, sub=f"player-{player}"))
         assert len(held._read) <= 3
+
+
+def test_a_token_that_would_be_too_long_to_be_read_is_not_minted():
+    with pytest.raises(ProblemError) as raised:
+        minted(Sessions(SECRET), begin_layers=["\U0001f600" * 128] * 12)
+
+    assert raised.value.name == "too-large"

@@ -256,6 +256,7 @@ SECURITY = Security(Keyring(given=json.dumps({"keys": KEYS}), clock=lambda: 0.0)
 SESSION, _ = SESSIONS.mint(
     SessionBody(sub="player", characters={"hero": 1}, begin_layers=["face"], ttl_s=60),
     scene="match-7",
+    under=SEALER.fingerprint,
     minter=SECURITY.caller(f"Bearer {SERVER_KEY}"),
 )
 """A session token that is genuine and always the same."""

@@ -55,6 +55,23 @@ def test_a_mark_is_read_as_it_was_written_at_once_and_later(marks: Marks, name: 
     later.close()
 
 
+@pytest.mark.parametrize("fill", [b"\xff", b"\0", b"\x01", None])
+def test_damage_where_no_scene_is_makes_none_up(marks: Marks, fill: bytes | None):
+    mark(marks, 1)
+    path = Path(marks.path)
+    content = bytearray(path.read_bytes())
+    for slot in range(5, 20):
+        place = slot * SLOT_BYTES
+        content[place : place + SLOT_BYTES] = os.urandom(SLOT_BYTES) if fill is None else fill * SLOT_BYTES
+    content[30 * SLOT_BYTES + 3] ^= 1
+    path.write_bytes(content)
+
+    later = reopened(marks)
+
+    assert list(later.all()) == [(1, "room", Mark("room", END))]
+    later.close()
+
+
 def test_a_slot_that_was_made_and_not_written_says_nothing(marks: Marks):
     """A power failure between the COMMIT and the mark leaves this."""
     marks.reserve(1)

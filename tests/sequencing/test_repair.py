@@ -70,6 +70,12 @@ def change(path: Path, statement: str, *bindings: object) -> None:
     connection.close()
 
 
+def overwrite(path: str, offset: int, content: bytes) -> None:
+    with Path(path).open("r+b") as file:
+        file.seek(offset)
+        file.write(content)
+
+
 def files(path: Path) -> dict[str, bytes]:
     """Give what lies where the journal does; the log's index is SQLite's to rebuild, and an empty log is none."""
     found = {file.name: file.read_bytes() for file in path.parent.iterdir() if file.suffix != ".lock"}
@@ -245,6 +251,14 @@ async def test_a_journal_without_its_marks_keeps_all_but_trusts_no_token_that_it
         assert await asked(registry, Complete(token=lost)) == "unknown_token"
         assert await asked(registry, Complete(token=tokens[5])) == "stale_generation"
     assert await differences(path) == []
+
+
+async def test_marks_that_are_garbage_where_no_scene_is_stand_in_nobodys_way(path: Path):
+    await lived(path)
+    overwrite(f"{path}.mark", 8192, b"\xff" * 4096)
+
+    assert await differences(path) == []
+    assert await repaired(path) == []
 
 
 async def test_only_the_scene_that_is_named_is_repaired_and_the_other_stays_refused(path: Path):

@@ -9,6 +9,7 @@ import httpx
 
 from app.api.keys import digest_of
 from app.main import build
+from app.sequencing.registry import Registry
 from app.settings import Settings
 
 MATCH, LOBBY, OPS = "posegate_match-key", "posegate_lobby-key", "posegate_ops-key"
@@ -26,8 +27,9 @@ KEYS: dict[str, Any] = {
 class Keyed:
     """Speaks to a service with keys, as whoever is named."""
 
-    def __init__(self, client: httpx.AsyncClient) -> None:
+    def __init__(self, client: httpx.AsyncClient, registry: Registry) -> None:
         self._client = client
+        self.registry = registry
 
     async def ask(
         self, credential: str | None, method: str, path: str, body: Any = None, **headers: str
@@ -60,4 +62,4 @@ async def keyed(**settings: Any) -> AsyncIterator[Keyed]:
     app = build(Settings(**{"journal": "memory:", "keys": json.dumps(KEYS), **settings}))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url="http://t") as client:
-        yield Keyed(client)
+        yield Keyed(client, app.state.registry)
