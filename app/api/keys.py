@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import secrets
+import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -167,6 +168,9 @@ class Keyring:
             found = self._file.stat()
         except OSError as error:
             raise KeysUnreadable(f"POSEGATE_KEYS_FILE, {self._file}: {error.strerror}") from error
+        if not stat.S_ISREG(found.st_mode):
+            # Opening a pipe would wait for whoever writes into it, and everybody with it.
+            raise KeysUnreadable(f"POSEGATE_KEYS_FILE, {self._file}: it is no file")
         return found.st_mtime_ns, found.st_size, found.st_ino
 
     def _read(self) -> None:

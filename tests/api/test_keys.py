@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,14 @@ def test_keys_that_cannot_be_read_let_nobody_in(tmp_path: Path, text: str):
 def test_a_name_that_both_places_have_is_not_guessed_at(tmp_path: Path):
     with pytest.raises(KeysUnreadable):
         Keyring(given=json.dumps({"keys": [entry("a", "x")]}), file=written(tmp_path / "keys.json", entry("a", "y")))
+
+
+def test_what_is_no_file_is_told_and_not_waited_for(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+
+    for place in (tmp_path / "pipe", tmp_path):
+        with pytest.raises(KeysUnreadable, match="no file"):
+            Keyring(file=place)
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path):
