@@ -53,7 +53,7 @@ class Intake(HttpToolsProtocol):
 
     def take_no_more(self, why: BaseException | None) -> None:
         """End the reading: because of a problem, because the newest request is the last, or because it is no HTTP."""
-        raise NotImplementedError
+        raise NotImplementedError  # The half that writes says how; there is no reading without it.
 
     def data_received(self, data: bytes) -> None:
         """Take what came, or drop it when nothing more is taken."""
