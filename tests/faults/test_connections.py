@@ -51,15 +51,16 @@ def tell(name: str, served: Process, before: int, callers: Healthy, since: int) 
     print(f"{name}: memory {before / MIB:.0f} MiB + {grown:.0f} MiB; {shown}")
 
 
-async def ended(client: Wire, half: Half) -> float:
-    """Wait for the end of a connection that was just made, check what was said, and give how long it took, seconds."""
-    loop = asyncio.get_running_loop()
-    began = loop.time()
+async def ended(client: Wire, half: Half, *, began: float) -> float:
+    """Wait for the end of a connection that `began` to be made then, check what was said, and give how long it lasted.
+
+    Both are seconds of the loop. This may run late itself, when the loop has much to do.
+    """
     if half.problem is not None:
         answer = await client.answer()
         assert (answer.problem, answer.is_last) == (half.problem, True)
     assert await client.rest() == b""
-    return loop.time() - began
+    return asyncio.get_running_loop().time() - began
 
 
 async def let_go(served: Process, files: int) -> None:
@@ -77,9 +78,10 @@ async def test_idle_and_half_sent_connections_are_ended_in_time_while_others_are
             ending: list[asyncio.Task[float]] = []
             async with callers.going_on(), asyncio.TaskGroup() as group:
                 for half in HALVES * EACH:
+                    began = asyncio.get_running_loop().time()
                     client = await stack.enter_async_context(wire(served.port))
                     client.send(half.sent)
-                    ending.append(group.create_task(ended(client, half), name="ending"))
+                    ending.append(group.create_task(ended(client, half, began=began), name="ending"))
             took = [task.result() for task in ending]
             tell(f"{len(took)} connections", served, memory, callers, since)
 
