@@ -91,3 +91,37 @@ async def test_a_bundle_counts_each_of_its_commands_and_a_forbidden_one_counts_t
 
         assert bundle.status_code == 413
         assert batch.status_code in (413, 429)
+
+
+def test_what_is_counted_ahead_is_neither_more_than_the_limit_nor_good_for_the_next_window(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    now = 1_000_000.0
+    monkeypatch.setattr(time, "time", lambda: now)
+    counted = quota(session_commands_per_s_max=160)
+
+    def taken() -> int:
+        for number in range(1_000):
+            try:
+                counted.take(PLAYER, 1)
+            except ProblemError:
+                return number
+        return 1_000
+
+    first = taken()
+    now += 2
+    counted._windows.storage.reset()
+
+    assert 150 <= first <= 160
+    assert 150 <= taken() <= 160
+
+
+def test_only_so_many_callers_are_remembered(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("app.api.quota.CALLERS_MAX", 3)
+    counted = quota(session_refusals_per_minute_max=1)
+
+    for number in range(10):
+        caller = Caller(f"session/match/{number}", Role.SESSION)
+        counted.take(caller, 1)
+        counted.note_refusals(caller, 2)
+        assert max(len(counted._granted), len(counted._over)) <= 3
