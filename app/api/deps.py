@@ -148,8 +148,11 @@ async def submitted(request: Request, actor: Actor, command: Command) -> Result:
     Raises:
         ProblemError: `forbidden`, `too-many-requests`, or an `invalid` key. Nothing was decided.
     """
-    addressed = allowed(caller_in(request), Addressed(actor.character, command, key_of(request)))
-    [result] = await submit(request, actor.scene, [addressed])
+    caller = caller_in(request)
+    given = allowed(caller, Addressed(actor.character, command, key_of(request)))
+    await _require_share(request, caller, actor.scene, [given])
+    result = await actor.submit(given.command, key=given.key, caller=caller.name, asked=given.asked)
+    _note_refusals(request, caller, [result])
     return result
 
 
@@ -174,15 +177,25 @@ async def submit(request: Request, scene: str, commands: list[Addressed]) -> lis
     Raises:
         ProblemError: `too-many-requests`. Nothing was decided.
     """
-    caller, quota = caller_in(request), security_of(request.scope).quota
+    caller = caller_in(request)
+    await _require_share(request, caller, scene, commands)
+    results = await registry_of(request).submit(scene, commands, caller=caller.name)
+    _note_refusals(request, caller, results)
+    return results
+
+
+async def _require_share(request: Request, caller: Caller, scene: str, commands: list[Addressed]) -> None:
+    """See that a caller may have these commands decided now; the request itself was counted at its door."""
+    quota = security_of(request.scope).quota
     quota.require_refusals(caller)
     if caller.role is Role.SESSION:
         await _require_unrepaired(request, scene, caller)
     inside = sum(map(_inside, commands))
     if inside:
         quota.take(caller, inside)
-    results = await registry_of(request).submit(scene, commands, caller=caller.name)
-    quota.note_refusals(
-        caller, sum(type(result) is Decided and type(result.record.answer) is Refused for result in results)
-    )
-    return results
+
+
+def _note_refusals(request: Request, caller: Caller, results: list[Result]) -> None:
+    """Count what was refused, for each refusal is recorded."""
+    refused = sum(type(result) is Decided and type(result.record.answer) is Refused for result in results)
+    security_of(request.scope).quota.note_refusals(caller, refused)

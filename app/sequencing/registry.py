@@ -64,9 +64,12 @@ class Actor:
         self.scene = scene
         self.character = character
 
-    async def submit(self, command: Command, *, key: str | None = None, caller: str = "") -> Result:
-        """Have one command decided; return when it is durable. Raises as `Registry.submit`."""
-        [result] = await self._registry.submit(self.scene, [Addressed(self.character, command, key)], caller=caller)
+    async def submit(
+        self, command: Command, *, key: str | None = None, caller: str = "", asked: Command | None = None
+    ) -> Result:
+        """Have one command decided; return when it is durable. Raises as `Registry.submit`; `asked` as `Addressed`."""
+        addressed = Addressed(self.character, command, key, asked=asked)
+        [result] = await self._registry.submit(self.scene, [addressed], caller=caller)
         return result
 
 
