@@ -2,7 +2,9 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Sequence
 from time import perf_counter
+from typing import Any
 
 from msgspec import Struct
 from opentelemetry.trace import Span
@@ -45,36 +47,52 @@ Result = Decided | Undecided
 """What became of one command."""
 
 
+Reply = Callable[[list[Result | Earlier] | Exception], None]
+"""Hears once what became of a submission: a result for each command, or why nothing was decided. It must not raise."""
+
+
 class Submission:
     """Commands that came in one request, in order, and the one reply they share.
 
     `since` is when it came (seconds of `perf_counter`), `span` the request's, where the request is traced.
     """
 
-    __slots__ = ("caller", "commands", "reply", "since", "span")
+    __slots__ = ("_is_answered", "_reply", "caller", "commands", "since", "span")
 
-    def __init__(
-        self,
-        commands: list[Addressed],
-        caller: str,
-        reply: "asyncio.Future[list[Result | Earlier]]",
-        span: Span | None = None,
-    ) -> None:
+    def __init__(self, commands: Sequence[Addressed], caller: str, reply: Reply, span: Span | None = None) -> None:
         self.commands = commands
         self.caller = caller
-        self.reply = reply
         self.since = perf_counter()
         self.span = span
+        self._reply = reply
+        self._is_answered = False
 
     def answer(self, results: list[Result | Earlier]) -> None:
-        """Reply, unless the caller has gone."""
-        if not self.reply.done():
-            self.reply.set_result(results)
+        """Reply, unless that was done."""
+        if not self._is_answered:
+            self._is_answered = True
+            self._reply(results)
 
     def refuse(self, error: Exception) -> None:
-        """Reply that nothing was decided, or that nobody can say, unless the caller has gone."""
-        if not self.reply.done():
-            self.reply.set_exception(error)
+        """Reply that nothing was decided, or that nobody can say, unless there was a reply."""
+        if not self._is_answered:
+            self._is_answered = True
+            self._reply(error)
+
+
+def awaited() -> tuple[asyncio.Future[Any], Callable[[list[Any] | Exception], None]]:
+    """Give what can be waited for, and the reply that ends the wait, unless whoever waited has gone."""
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def reply(results: list[Any] | Exception) -> None:
+        if future.done():
+            return
+        if isinstance(results, Exception):
+            future.set_exception(results)
+        else:
+            future.set_result(results)
+
+    return future, reply
 
 
 class Mailbox:

@@ -12,7 +12,7 @@ from app.gates.tally import Tally
 from app.journal.codec import Entry, decode_entry, decode_head
 from app.journal.port import CommitUnknown, Journal, JournalDamaged, JournalUnavailable
 from app.sequencing.census import Census
-from app.sequencing.mailbox import Addressed, Decided, Earlier, Result, Submission
+from app.sequencing.mailbox import Addressed, Decided, Earlier, Reply, Result, Submission, awaited
 from app.sequencing.readiness import Readiness
 from app.sequencing.resident import Resident
 from app.sequencing.scrubbing import Damages, Scrubber
@@ -104,6 +104,7 @@ class Registry:
         self._sweeper: asyncio.Task[None] | None = None
         self._scrubber: asyncio.Task[None] | None = None
         self._beside: list[asyncio.Task[None]] = []
+        self._recalls: set[asyncio.Task[None]] = set()
         self.damages = Damages()
         self.metrics.damaged_scenes = lambda: len(self.damages.scenes)
         self._touched: dict[str, float] = {}
@@ -147,26 +148,67 @@ class Registry:
             CommitUnknown: The decisions may or may not be durable; the same keys settle it.
             JournalDamaged: The scene cannot be opened, or was found damaged. Nothing was decided.
         """
+        replied, reply = awaited()
+        self.send(scene, commands, reply, caller=caller)
+        results: list[Result] = await replied
+        return results
+
+    def send(
+        self,
+        scene: str,
+        commands: Sequence[Addressed],
+        reply: Callable[[list[Result] | Exception], None],
+        *,
+        caller: str,
+    ) -> None:
+        """Have commands decided as `submit` does, and let `reply` hear once what became of them; it must not raise.
+
+        Order:     of what is sent for one scene.
+
+        Raises:
+            MailboxFull, MemoryFull, Draining, JournalDamaged: Nothing was decided, and `reply` hears nothing.
+        """
         self.damages.require_whole(scene)
         if self._resident.is_full:
             raise MemoryFull(f"the service may have {self._resident.limit_bytes} bytes of memory, and has them")
-        try:
-            results = await _replied(self._sequencer(scene), commands, caller)
-        except (JournalUnavailable, CommitUnknown):
-            self.readiness.failed()
-            raise
-        self.readiness.decided()
-        if not any(type(result) is Earlier for result in results):
-            return results  # type: ignore[return-value]  # none of them is Earlier
-        try:
-            return await self._recalled(scene, results)
-        except (JournalUnavailable, JournalDamaged) as error:
-            if isinstance(error, JournalDamaged):
-                self.damages.note(scene, error)
-            if any(type(result) is Decided for result in results):
-                # What was decided beside the retried keys is durable, so nobody may hear that nothing was.
-                raise CommitUnknown(f"decided, but the answers cannot all be read; {error}") from error
-            raise
+
+        def replied(results: list[Result | Earlier] | Exception) -> None:
+            if isinstance(results, Exception):
+                if isinstance(results, (JournalUnavailable, CommitUnknown)):
+                    self.readiness.failed()
+                reply(results)
+                return
+            self.readiness.decided()
+            if any(type(result) is Earlier for result in results):
+                self._recall(scene, results, reply)
+            else:
+                reply(results)  # type: ignore[arg-type]  # none of them is Earlier
+
+        _put(self._sequencer(scene), commands, replied, caller)
+
+    def _recall(
+        self, scene: str, results: list[Result | Earlier], reply: Callable[[list[Result] | Exception], None]
+    ) -> None:
+        """Read the answers of retried keys beside the turns, then reply."""
+
+        async def recall() -> None:
+            try:
+                recalled = await self._recalled(scene, results)
+            except (JournalUnavailable, JournalDamaged) as error:
+                if isinstance(error, JournalDamaged):
+                    self.damages.note(scene, error)
+                if any(type(result) is Decided for result in results):
+                    # What was decided beside the retried keys is durable, so nobody may hear that nothing was.
+                    reply(CommitUnknown(f"decided, but the answers cannot all be read; {error}"))
+                else:
+                    reply(error)
+            else:
+                reply(recalled)
+
+        task = asyncio.create_task(recall(), name=f"recall {scene}", context=Context())
+        self._recalls.add(task)
+        task.add_done_callback(self._recalls.discard, context=Context())
+        task.add_done_callback(_log_failure, context=Context())
 
     async def _recalled(self, scene: str, results: list[Result | Earlier]) -> list[Result]:
         """Read the answers of retried keys, each entry that holds some of them once."""
@@ -188,7 +230,9 @@ class Registry:
         held = self._held.get(scene)
         if held is None or held.scene is None:
             held = self._sequencer(scene)
-            await _replied(held, [], "")
+            replied, reply = awaited()
+            _put(held, [], reply, "")
+            await replied
         if held.scene is None or not held.scene.state.exists:
             return None
         return Opened(held, held.scene)
@@ -316,15 +360,14 @@ class Registry:
         for sequencer in list(self._held.values()):
             sequencer.mailbox.wake()
         await asyncio.gather(*idle, *self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*self._recalls, return_exceptions=True)
         await self._journal.close()
 
 
-async def _replied(sequencer: Sequencer, commands: Sequence[Addressed], caller: str) -> list[Result | Earlier]:
-    """Let a submission wait for its turn; give the reply."""
-    reply: asyncio.Future[list[Result | Earlier]] = asyncio.get_running_loop().create_future()
-    if not sequencer.mailbox.put(Submission(list(commands), caller, reply, sequencer.tracing.caller())):
+def _put(sequencer: Sequencer, commands: Sequence[Addressed], reply: Reply, caller: str) -> None:
+    """Let a submission wait for its turn."""
+    if not sequencer.mailbox.put(Submission(commands, caller, reply, sequencer.tracing.caller())):
         raise MailboxFull(f"{len(sequencer.mailbox)} commands wait for scene {sequencer.name!r} already")
-    return await reply
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:

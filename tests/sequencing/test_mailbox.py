@@ -2,15 +2,12 @@
 
 import asyncio
 
-import pytest
-
-from app.sequencing.mailbox import Addressed, Mailbox, Submission
+from app.sequencing.mailbox import Addressed, Mailbox, Submission, awaited
 from tests.support.sequenced import RUN
 
 
 def submission(commands: int) -> Submission:
-    reply = asyncio.get_running_loop().create_future()
-    return Submission([Addressed("hero", RUN)] * commands, "", reply)
+    return Submission([Addressed("hero", RUN)] * commands, "", lambda _: None)
 
 
 async def test_what_waits_is_taken_whole_in_the_order_it_came():
@@ -93,22 +90,21 @@ async def test_draining_takes_everything():
     assert (len(mailbox), mailbox.has_waiting) == (0, False)
 
 
+async def test_a_submission_has_one_reply():
+    heard: list[object] = []
+    once = Submission([], "", heard.append)
+
+    once.answer([])
+    once.refuse(RuntimeError("too late"))
+
+    assert heard == [[]]
+
+
 async def test_a_caller_who_has_gone_is_not_answered():
-    gone = submission(1)
-    gone.reply.cancel()
+    waited, reply = awaited()
+    waited.cancel()
 
-    gone.answer([])
-    gone.refuse(RuntimeError("too late"))
+    reply([])
+    reply(RuntimeError("too late"))
 
-    assert gone.reply.cancelled()
-
-
-async def test_a_reply_is_given_once():
-    asked = submission(1)
-    asked.answer([])
-
-    asked.refuse(RuntimeError("too late"))
-
-    assert asked.reply.result() == []
-    with pytest.raises(asyncio.InvalidStateError):
-        asked.reply.set_result([])
+    assert waited.cancelled()

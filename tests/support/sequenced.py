@@ -13,7 +13,7 @@ from app.gates.transition import Begin
 from app.journal.codec import decode_entry
 from app.journal.port import START, Journal
 from app.sequencing.census import Census
-from app.sequencing.mailbox import Addressed, Decided, Earlier, Result, Submission
+from app.sequencing.mailbox import Addressed, Decided, Earlier, Result, Submission, awaited
 from app.sequencing.registry import Registry
 from app.sequencing.sequencer import Sequencer
 from app.sequencing.store import bounds_of
@@ -55,10 +55,10 @@ class Node:
 
     def put(self, *commands: Command, who: str | None = "hero", key: str | None = None, caller: str = "") -> Reply:
         """Let one submission wait; give its reply."""
-        reply: Reply = asyncio.get_running_loop().create_future()
+        waited, reply = awaited()
         asked = [Addressed(who, command, key) for command in commands]
         assert self.sequencer.mailbox.put(Submission(asked, caller, reply))
-        return reply
+        return waited
 
     async def ask(self, *commands: Command, **envelope: Any) -> list[str]:
         """Take one turn with one submission; give the words of its answers. Raises what the reply raises."""
