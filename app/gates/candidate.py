@@ -136,6 +136,10 @@ def finished(steps: Generator[None, None, StepsT]) -> StepsT:
             return result
 
 
+WIDE = frozenset({Bundle, Tick})
+"""The commands whose decisions concern more characters than one, whatever their consequences."""
+
+
 def concerned(record: Record) -> Iterator[str]:
     """Name the characters that a decision concerns, some of them more than once."""
     if record.character is not None:

@@ -128,6 +128,20 @@ class Character(Struct, frozen=True, array_like=True, gc=False):
             self.life, self.rig, self.declared, revision, layers, parameters, events, self.graphs, self.carried
         )
 
+    def with_parameters(self, parameters: Snapshot) -> "Character":
+        """Put the next snapshot in its place."""
+        revision, layers, events = self.revision + 1, self.layers, self.events
+        return Character(
+            self.life, self.rig, self.declared, revision, layers, parameters, events, self.graphs, self.carried
+        )
+
+    def with_events(self, events: EventGate) -> "Character":
+        """Put the next value of the event gate in its place."""
+        revision, layers, parameters = self.revision + 1, self.layers, self.parameters
+        return Character(
+            self.life, self.rig, self.declared, revision, layers, parameters, events, self.graphs, self.carried
+        )
+
 
 def _decide_begin(self: Character, command: Begin, place: Place) -> Answer:
     arbiter = self.layers.get(command.layer)
@@ -266,20 +280,12 @@ def _evolve_transition(self: Character, command: Any, fact: Any, rig: Rig, at: i
 
 def _evolve_parameters(self: Character, command: CommitParameters, fact: Any, rig: Rig, at: int) -> Character:
     parameters = self.parameters.evolve(command, fact, rig)
-    if parameters is self.parameters:
-        return self
-    revision, layers, events = self.revision + 1, self.layers, self.events
-    return Character(
-        self.life, self.rig, self.declared, revision, layers, parameters, events, self.graphs, self.carried
-    )
+    return self if parameters is self.parameters else self.with_parameters(parameters)
 
 
 def _evolve_enqueue(self: Character, command: Enqueue, fact: Any, rig: Rig, at: int) -> Character:
-    revision = self.revision + 1
-    events = self.events.evolve_enqueue(command, fact, rig, self.epoch, at=at, touched=revision)
-    layers, parameters = self.layers, self.parameters
-    return Character(
-        self.life, self.rig, self.declared, revision, layers, parameters, events, self.graphs, self.carried
+    return self.with_events(
+        self.events.evolve_enqueue(command, fact, rig, self.epoch, at=at, touched=self.revision + 1)
     )
 
 

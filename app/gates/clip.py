@@ -110,11 +110,12 @@ class ClipInstance(Struct, frozen=True, array_like=True, gc=False):
 
     def events(self, number: int, through: int | None = None) -> list[Event]:
         """List what waits up to loop `through` (all when None), by (loop, frame, arrival)."""
+        waiting = self.waiting
         return [
             Event(number, loop, key[0], key[1]) if waits is None else kept_event(number, loop, key, waits)
-            for loop in sorted(self.waiting)
+            for loop in (sorted(waiting) if len(waiting) > 1 else waiting)
             if through is None or loop <= through
-            for key, waits in sorted(self.waiting[loop].items(), key=_frame)
+            for key, waits in sorted(waiting[loop].items(), key=_frame)
         ]
 
     def remembers(self, loop: int, key: Key) -> bool:
@@ -127,9 +128,29 @@ class ClipInstance(Struct, frozen=True, array_like=True, gc=False):
     ) -> "ClipInstance":
         """Let one accepted event wait in its loop's bucket."""
         waiting = self.waiting.copy()
-        bucket = waiting[loop] = waiting[loop].copy() if loop in waiting else {}
+        bucket = waiting.get(loop)
+        bucket = waiting[loop] = {} if bucket is None else bucket.copy()
         bucket[key] = waits
-        return self._with(touched, loop, waiting, self.seen, 1, 1, group)
+        if group is not UNSET or self.first_loop is None:
+            return self._with(touched, loop, waiting, self.seen, 1, 1, group)
+        # Made here and not by `_with`: most of all events come this way.
+        return ClipInstance(
+            self.epoch,
+            self.opened_at,
+            touched,
+            self.clip,
+            self.layer,
+            self.data,
+            self.committed_loop,
+            self.first_loop,
+            waiting,
+            self.seen,
+            self.remembered + 1,
+            self.pending + 1,
+            self.accepted + 1,
+            self.group,
+            self.windows,
+        )
 
     def with_seen(
         self, loop: int, key: Key, payload: Any, touched: int, group: str | UnsetType = UNSET
@@ -199,9 +220,12 @@ class ClipInstance(Struct, frozen=True, array_like=True, gc=False):
                     key: b"" if waits is None else payload_digest(kept_payload(waits))
                     for key, waits in delivered.items()
                 }
-                seen = {**seen, loop: seen.get(loop, {}) | digests}
-            waiting = {other: bucket for other, bucket in waiting.items() if other > loop}
-            pending = sum(map(len, waiting.values()))
+                seen = {**seen, loop: seen[loop] | digests if loop in seen else digests}
+            if delivered is None or len(waiting) > 1:
+                waiting = {other: bucket for other, bucket in waiting.items() if other > loop}
+                pending = sum(map(len, waiting.values()))
+            else:
+                waiting = {}
         return ClipInstance(
             self.epoch,
             self.opened_at,
@@ -213,7 +237,7 @@ class ClipInstance(Struct, frozen=True, array_like=True, gc=False):
             self.first_loop,
             waiting,
             seen,
-            pending + sum(map(len, seen.values())),
+            pending + (sum(map(len, seen.values())) if seen else 0),
             pending,
             self.accepted,
             self.group,

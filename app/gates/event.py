@@ -3,7 +3,6 @@
 Source: 2026-07-29-2000; contract, sections 6, 8 and 10.
 """
 
-from collections.abc import Callable
 from typing import assert_never
 
 from msgspec import UNSET, Struct, UnsetType
@@ -41,6 +40,7 @@ from app.gates.event_commands import (
 from app.gates.manifest import manifest_of, missing, newly_committed
 from app.gates.marks import NO_MARKS, Mark, Marks
 from app.gates.moment import Moment
+from app.gates.ordinary import Epochs, is_bare, surely_fits
 from app.gates.pair import windows_left, with_taken
 from app.gates.rig import Rig, is_gameplay, is_immediate
 from app.gates.span import brought, decide_span
@@ -49,10 +49,6 @@ from app.gates.window import Reach, bounds_of_marks, doubled_mark, is_full, late
 
 INSTANCE_LEAD_MAX = 2**20
 """How far above the highest number seen a host may bring a new one."""
-
-Epochs = Callable[[str | None], int]
-"""Gives the present epoch of a layer, or of graph `main` for None (0 where the rig has no such graph)."""
-
 
 ACCEPTED = EventAccepted()
 """What an event that waits for nothing but its loop is answered."""
@@ -115,7 +111,7 @@ class EventGate(Struct, frozen=True, array_like=True, gc=False):
         held = self.instances.get(number)
         made_room: list[int] | UnsetType = UNSET
         if held is not None:
-            if _surely_fits(command, held, rig, epochs):
+            if surely_fits(command, held, rig, epochs):
                 return ACCEPTED
             refused = self._refusal_of_event(command, held, rig, epochs, moment)
             if refused is not None:
@@ -278,7 +274,10 @@ class EventGate(Struct, frozen=True, array_like=True, gc=False):
     ) -> "EventGate":
         """Let an accepted event wait, or remember its key when accepting it was the delivery."""
         number, key, payload = command.clip_instance, (command.frame, command.kind), command.payload
-        held = self.instances.get(number) or self._opened(number, epochs(None), at, touched)
+        held = self.instances.get(number)
+        if fact is ACCEPTED and held is not None and is_bare(command, rig):
+            return self.with_held(number, held.with_waiting(command.loop, key, None, touched), self.given)
+        held = held or self._opened(number, epochs(None), at, touched)
         tick = command.tick if fact.tick is UNSET else fact.tick
         marks = None
         if command.group is not UNSET:
@@ -342,11 +341,21 @@ class EventGate(Struct, frozen=True, array_like=True, gc=False):
             {n: e for n, e in self.echoes.items() if n != number} if self.echoes else self.echoes,
         )
 
+    def with_held(self, number: int, held: ClipInstance, given: Deliveries) -> "EventGate":
+        """Put an open instance in its place, and what was given out; nothing else of the gate changes."""
+        instances = self.instances.copy()
+        instances[number] = held
+        highest, floor, retired, waiting_bytes = self.highest, self.floor, self.retired, self.waiting_bytes
+        return EventGate(instances, highest, floor, retired, waiting_bytes, given, self.marks, self.due, self.echoes)
+
     def _delivered(
         self, command: CommitLoop, fact: LoopDelivered, rig: Rig, epochs: Epochs, *, at: int, touched: int
     ) -> "EventGate":
         number = command.clip_instance
-        held = self.instances.get(number) or self._opened(number, epochs(None), at, touched)
+        held = self.instances.get(number)
+        if held is not None and rig.kinds is None and not self.waiting_bytes:
+            return self.with_held(number, held.with_committed(command.loop, touched), self._given(fact, rig))
+        held = held or self._opened(number, epochs(None), at, touched)
         freed = sum(payload_bytes(event.payload) for event in fact.events) if self.waiting_bytes else 0
         committed, due = held.with_committed(command.loop, touched), tuple[Event, ...]()
         has_gameplay = False
@@ -356,10 +365,13 @@ class EventGate(Struct, frozen=True, array_like=True, gc=False):
             due = tuple(event for event in leaving if (event.loop, event.frame, event.kind) not in given_now)
             committed = replace(committed, windows=windows_left(held, leaving, rig))
             has_gameplay = any(is_gameplay(rig, event.kind) for event in fact.events)
-        given = None
-        if fact.delivery is not None:
-            given = self.given.with_events(fact.events, kept=rig.deliveries_kept, is_gameplay=has_gameplay)
+        given = self._given(fact, rig, is_gameplay=has_gameplay)
         return self._with(number, committed, fact.retired, grown=-freed, given=given, due=due)
+
+    def _given(self, fact: LoopDelivered, rig: Rig, *, is_gameplay: bool = False) -> Deliveries:
+        if fact.delivery is None:
+            return self.given
+        return self.given.with_events(fact.events, kept=rig.deliveries_kept, is_gameplay=is_gameplay)
 
     def _opened(self, number: int, epoch: int, at: int, touched: int) -> ClipInstance:
         """Open an instance; what was delivered of its number before a rollback is remembered."""
@@ -385,15 +397,3 @@ class EventGate(Struct, frozen=True, array_like=True, gc=False):
 
     def _acknowledged(self, through: int) -> "EventGate":
         return replace(self, given=self.given.with_acknowledged(through))
-
-
-def _surely_fits(command: Enqueue, held: ClipInstance, rig: Rig, epochs: Epochs) -> bool:
-    """Say whether an event surely passes every rung; whatever is out of the ordinary has to climb the ladder."""
-    watermark, loop = held.committed_loop, command.loop
-    if command.group is not UNSET or command.payload is not UNSET or is_gameplay(rig, command.kind):
-        return False
-    if watermark is None or not watermark <= loop <= watermark + rig.loop_window:
-        return False
-    if held.remembered >= rig.events_per_instance or held.epoch < epochs(held.layer):
-        return False
-    return not held.remembers(loop, (command.frame, command.kind))

@@ -45,6 +45,25 @@ def outgrows(scene: Overlay, name: str, command: Command, fact: Answer, after: C
     return False
 
 
+def surely_holds(scene: Overlay, name: str, command: Command) -> bool:
+    """Say whether a character surely stays within its bound with an ordinary command, and note how large it is at most.
+
+    False where it has to be looked at; nothing is noted then.
+    """
+    held = scene.sizes.get(name)
+    if held is None:
+        held = scene.scene.roster.size(name)
+        if held is None:
+            return False
+    size = held + _PLAIN_BYTES
+    if type(command) is CommitParameters:
+        size += _NAMED_BYTES * len(command.values)
+    if size > scene.scene.bounds.character_bytes_max:
+        return False
+    scene.sizes[name] = size
+    return True
+
+
 def _growth(command: Command, fact: Answer) -> int:
     """Give the most bytes that an accepted command adds to a character's stored form."""
     kind = type(command)

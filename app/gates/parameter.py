@@ -85,7 +85,7 @@ class Snapshot(Struct, frozen=True, array_like=True, gc=False):
 
     def decide(self, command: CommitParameters, rig: Rig) -> ParametersCommitted | Refused:
         """Validate the whole batch, then accept it once; or name the first check that fails and where."""
-        if not _fits(command.values, rig):
+        if not surely_taken(command.values, rig):
             refused = _refusal(command.values, rig)
             if refused is not None:
                 return refused
@@ -133,7 +133,7 @@ def _is_trigger(rule: ParameterRule | None) -> bool:
     return rule is not None and rule.type == "trigger"
 
 
-def _fits(items: list[ParameterValue], rig: Rig) -> bool:
+def surely_taken(items: list[ParameterValue], rig: Rig) -> bool:
     """Say whether a batch surely passes every rung; a batch that names parameters by id has to climb the ladder."""
     declared = rig.declared
     names = {item.name for item in items}

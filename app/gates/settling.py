@@ -22,11 +22,12 @@ from app.gates.decision import Command, Fact, Problem, Refused, Undecided
 from app.gates.delivering import note_delivered, note_returned
 from app.gates.event_commands import CommitLoop, Covered, Enqueue, Play, Retire
 from app.gates.graph import SubmitCandidate
-from app.gates.growth import GROWING, outgrows
+from app.gates.growth import GROWING, outgrows, surely_holds
 from app.gates.lives import Despawn, Despawned
 from app.gates.pair import with_returned
 from app.gates.rig import Rig, is_immediate
 from app.gates.scene import Overlay
+from app.gates.shortcut import SHORTCUTS
 from app.gates.spawning import LIFE_COMMANDS, decide_life, evolve_life
 from app.gates.transition import (
     CANCELLED,
@@ -71,6 +72,15 @@ def settle(scene: Overlay, name: str, command: Command, link: int | None = None)
     if before is None or kind in LIFE_COMMANDS:
         return _settle_life(scene, name, command, before)
     rig = scene.rigs[before.rig].rig
+    shortcut = SHORTCUTS.get(kind)
+    if shortcut is not None and link is None and command.life is UNSET and command.holder is UNSET:
+        ticks = scene.ticks
+        found = None
+        if not ticks.is_running and not ticks.links:
+            found = shortcut(command, name, before, rig, scene.sealer, scene.at)
+        if found is not None and (kind not in GROWING or surely_holds(scene, name, command)):
+            scene.living[name] = after = found[1]
+            return found[0], after.revision, None
     answer = before.decide(command, Place(name, rig, scene.sealer, scene.holds, scene.moment, link))
     if type(answer) is Refused:
         return answer, _refuse(scene, name, command, answer, before), None

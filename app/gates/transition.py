@@ -252,17 +252,19 @@ class TransitionArbiter(Struct, frozen=True, array_like=True, gc=False):
 
         Source: 2026-08-03-1930: the whole token is compared, never the name, a flag or a time.
         """
+        return None if self.is_pending(token) else self._refusal_of_lost(token, life=life, sealer=sealer)
+
+    def is_pending(self, token: Token) -> bool:
+        """Say whether a token of this layer is the pending one, compared whole."""
         pending = self.pending
-        if (
+        return (
             pending is not None
             and token.seal == pending.seal
             and token.generation == pending.generation
             and token.epoch == self.epoch
             and token.to == pending.to
             and token.from_ == pending.from_
-        ):
-            return None
-        return self._refusal_of_lost(token, life=life, sealer=sealer)
+        )
 
     def _refusal_of_lost(self, token: Token, *, life: int, sealer: Sealer) -> Refused:
         granted_in = sealer.life_of(token)
@@ -289,9 +291,9 @@ class TransitionArbiter(Struct, frozen=True, array_like=True, gc=False):
         """Apply what was decided at time `at`. Asks no rule and cannot refuse."""
         if type(fact) is TransitionGranted:
             assert type(command) is Begin
-            return self._granted(fact, command.data, at)
+            return self.granted(fact, command.data, at)
         if type(fact) is TransitionCommitted:
-            return self._committed(at)
+            return self.committed_by(at)
         if type(fact) is TransitionCancelled:
             return self.with_ending(CANCELLED)
         if type(fact) is TransitionFailed:
@@ -300,7 +302,8 @@ class TransitionArbiter(Struct, frozen=True, array_like=True, gc=False):
             return self
         assert_never(fact)
 
-    def _granted(self, fact: TransitionGranted, data: Any, at: int) -> "TransitionArbiter":
+    def granted(self, fact: TransitionGranted, data: Any, at: int) -> "TransitionArbiter":
+        """Hold the granted token as the pending one, from time `at` (ms since 1970) on."""
         token, was_pending = fact.token, self.pending is not None
         assert token.seal is not UNSET
         pending = Pending(token.generation, token.from_, token.to, token.seal, at, None if data is UNSET else data)
@@ -327,7 +330,8 @@ class TransitionArbiter(Struct, frozen=True, array_like=True, gc=False):
             token.generation,
         )
 
-    def _committed(self, at: int) -> "TransitionArbiter":
+    def committed_by(self, at: int) -> "TransitionArbiter":
+        """Be in the pending transition's target, since time `at` (ms since 1970)."""
         pending = self.pending
         assert pending is not None, "only a pending transition can commit"
         return TransitionArbiter(

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from app.gates.bundle import Answered, Bundled
-from app.gates.candidate import concerned
+from app.gates.candidate import WIDE, concerned
 from app.gates.catalogue import COMMANDS, word_of
 from app.gates.consequence import Consequences
 from app.gates.decision import Command, Refused, Undecided, name_of
@@ -152,7 +152,10 @@ _INNER: dict[str, dict[str, Any]] = {
 
 def encode_entry(*, at: int, first: int, records: list[Record], traced: list[Traced] | None = None) -> bytes:
     """Pack one turn. A refused command is stored without its payload or data: only what explains the refusal."""
-    touched = dict.fromkeys(name for record in records for name in concerned(record))
+    touched = dict.fromkeys([record.character for record in records if record.character is not None])
+    for record in records:
+        if record.consequences is not None or type(record.command) in WIDE:
+            touched.update(dict.fromkeys(concerned(record)))
     stored = [record if type(record.answer) is not Refused else _without_payload(record) for record in records]
     if traced:
         return _encode(_TracedEntry(FORMAT, RULES, at, first, list(touched), stored, traced))
