@@ -14,7 +14,7 @@ from app.gates.lives import Remains, folded
 from app.gates.moment import Moment
 from app.gates.receipt import Mark, Receipt, Receipts
 from app.gates.rig import Rig
-from app.gates.roster import Roster
+from app.gates.roster import UNCOMPRESSED, Compression, Roster
 from app.gates.tick import Gone, Sealed, Ticked, Ticks, entries, kept_entries, with_added
 
 ENTRIES_TIDY = 4_096
@@ -93,12 +93,12 @@ class Scene:
     when the last one was sealed, `newborn` those whose life began in it, and `delivered` the events that it gave out.
     """
 
-    def __init__(self, name: str, secret: bytes, bounds: Bounds) -> None:
+    def __init__(self, name: str, secret: bytes, bounds: Bounds, compression: Compression = UNCOMPRESSED) -> None:
         self.name = name
         self.sealer = Sealer(name, secret)
         self.bounds = bounds
         self.state = SceneState()
-        self.roster = Roster(hot_max=bounds.hot_characters_max)
+        self.roster = Roster(hot_max=bounds.hot_characters_max, compression=compression)
         self.remains: dict[str, Remains] = {}
         self.ticks = Ticks()
         self.before: dict[str, Character] = {}
