@@ -122,6 +122,8 @@ def apply(scene: Overlay, name: str, command: Command, answer: Answer, consequen
     revision = _evolve(scene, name, command, answer, character)
     if character is None or rig is None or type(command) not in _FOLLOWED:
         return revision
+    if consequences is None and _leads_nowhere(scene, command, answer, character, rig):
+        return revision
     if consequences is not None:
         end_tokens(scene, consequences.ended)
         for closed in consequences.windows:
