@@ -4,10 +4,10 @@ import math
 import time
 
 from limits import RateLimitItem, RateLimitItemPerMinute, RateLimitItemPerSecond
-from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
 
 from app.api.callers import Caller, Role
+from app.api.counters import Counters
 from app.api.problems import ProblemError
 from app.settings import Settings
 
@@ -31,13 +31,13 @@ class _Granted:
 class Quota:
     """Counts what each caller asks and what it is refused, in windows of a second and of a minute.
 
-    Bound:     a counter for each caller and window, forgotten when the window ends.
+    Bound:     a counter for each caller and window, forgotten some time after the window ended (`Counters`).
     A caller beyond its quota is told when the next window begins; nothing of its request was decided. Up to
     `GRANT_COMMANDS`, or a sixteenth of the limit, are counted ahead: by so much a window may end early for a caller.
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._windows = FixedWindowRateLimiter(MemoryStorage())
+        self._windows = FixedWindowRateLimiter(Counters())
         self._granted: dict[str, _Granted] = {}
         self._over: dict[str, float] = {}
         self._commands: dict[bool, RateLimitItem] = {

@@ -5,6 +5,7 @@ Source: contract, section 8, "Idempotency".
 
 import hashlib
 from collections import OrderedDict
+from collections.abc import Iterable
 
 import msgspec
 from msgspec import Struct
@@ -62,13 +63,22 @@ class Receipts:
         receipt = None if held is None else held.get(key)
         return receipt if receipt is not None and at - receipt.at <= self._kept_ms else None
 
-    def keep(self, mark: Mark, *, sequence: int, at: int) -> None:
-        """Remember a decision, and let go of what is beyond the bounds."""
-        held = self._callers.setdefault(mark.caller, OrderedDict())
-        held.pop(mark.key, None)
-        held[mark.key] = Receipt(mark.fingerprint, sequence, at)
-        while len(held) > self._kept or at - next(iter(held.values())).at > self._kept_ms:
-            held.popitem(last=False)
+    def keep(self, marks: Iterable[tuple[int, Mark]], *, at: int) -> None:
+        """Remember decisions, each by its sequence, in order; let go of what is beyond the bounds."""
+        callers, touched = self._callers, set[str]()
+        for sequence, mark in marks:
+            held = callers.get(mark.caller)
+            if held is None:
+                held = callers[mark.caller] = OrderedDict()
+            touched.add(mark.caller)
+            # Taken out and put in anew: moved to the end it would be stored where it was, for the encoder reads the
+            # dictionary beneath.
+            held.pop(mark.key, None)
+            held[mark.key] = Receipt(mark.fingerprint, sequence, at)
+        for caller in touched:
+            held = callers[caller]
+            while len(held) > self._kept or at - next(iter(held.values())).at > self._kept_ms:
+                held.popitem(last=False)
 
     def expire(self, *, at: int) -> None:
         """Let go of every receipt whose time is over, of silent callers too."""

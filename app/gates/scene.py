@@ -142,8 +142,7 @@ class Scene:
         self.state = SceneState(overlay.sequence, overlay.at, overlay.exists, overlay.rigs, floor)
         if overlay.forgets_after is not None:
             self.receipts.forget(after=overlay.forgets_after)
-        for sequence, mark in overlay.marks.values():
-            self.receipts.keep(mark, sequence=sequence, at=overlay.at)
+        self.receipts.keep(overlay.marks.values(), at=overlay.at)
         self.roster.note_sizes(overlay.sizes)
         self.roster.cool(COOLED_MAX)
 

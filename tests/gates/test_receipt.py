@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from app.gates.decision import Command
@@ -65,7 +66,7 @@ def test_every_rig_and_spawn_can_come_with_a_key(command: Command):
 
 def test_a_receipt_is_kept_for_its_time_to_the_millisecond():
     receipts = Receipts(kept=9, kept_ms=100)
-    receipts.keep(keyed(1), sequence=1, at=1_000)
+    receipts.keep([(1, keyed(1))], at=1_000)
 
     assert kept(receipts, 1, at=1_100) == [True]
     assert kept(receipts, 1, at=1_101) == [False]
@@ -73,9 +74,9 @@ def test_a_receipt_is_kept_for_its_time_to_the_millisecond():
 
 def test_the_oldest_receipt_of_a_caller_makes_room_and_other_callers_keep_theirs():
     receipts = Receipts(kept=2, kept_ms=100)
-    receipts.keep(mark("other", "key-1", "hero", RUN), sequence=1, at=0)
+    receipts.keep([(1, mark("other", "key-1", "hero", RUN))], at=0)
     for number in (1, 2, 3):
-        receipts.keep(keyed(number), sequence=number + 1, at=0)
+        receipts.keep([(number + 1, keyed(number))], at=0)
 
     assert kept(receipts, 1, 2, 3) == [False, True, True]
     assert kept(receipts, 1, caller="other") == [True]
@@ -83,7 +84,7 @@ def test_the_oldest_receipt_of_a_caller_makes_room_and_other_callers_keep_theirs
 
 def test_one_space_a_caller():
     receipts = Receipts(kept=9, kept_ms=100)
-    receipts.keep(keyed(1), sequence=1, at=0)
+    receipts.keep([(1, keyed(1))], at=0)
 
     assert kept(receipts, 1, caller="other") == [False]
 
@@ -91,15 +92,15 @@ def test_one_space_a_caller():
 def test_a_key_kept_again_is_the_newest():
     receipts = Receipts(kept=2, kept_ms=100)
     for sequence, number in enumerate((1, 2, 1, 3), start=1):
-        receipts.keep(keyed(number), sequence=sequence, at=0)
+        receipts.keep([(sequence, keyed(number))], at=0)
 
     assert kept(receipts, 1, 2, 3) == [True, False, True]
 
 
 def test_expiry_forgets_silent_callers_too():
     receipts = Receipts(kept=9, kept_ms=100)
-    receipts.keep(keyed(1, "silent"), sequence=1, at=0)
-    receipts.keep(keyed(2), sequence=2, at=50)
+    receipts.keep([(1, keyed(1, "silent"))], at=0)
+    receipts.keep([(2, keyed(2))], at=50)
 
     receipts.expire(at=101)
 
@@ -110,19 +111,30 @@ def test_expiry_forgets_silent_callers_too():
 def test_the_oldest_sequence_that_is_needed_is_the_lowest_of_all_callers():
     receipts = Receipts(kept=9, kept_ms=100)
     nothing = receipts.oldest()
-    receipts.keep(keyed(1, "b"), sequence=7, at=0)
-    receipts.keep(keyed(1, "a"), sequence=9, at=0)
+    receipts.keep([(7, keyed(1, "b"))], at=0)
+    receipts.keep([(9, keyed(1, "a"))], at=0)
 
     assert (nothing, receipts.oldest()) == (None, 7)
 
 
 def test_what_was_dumped_is_restored():
     receipts, restored = Receipts(kept=9, kept_ms=100), Receipts(kept=9, kept_ms=100)
-    receipts.keep(keyed(1), sequence=1, at=0)
+    receipts.keep([(1, keyed(1))], at=0)
 
     restored.restore(receipts.dump())
 
     assert kept(restored, 1) == [True]
+
+
+def test_a_key_that_is_used_again_is_stored_behind_the_others():
+    receipts = Receipts(kept=9, kept_ms=100)
+    receipts.keep([(1, keyed(1)), (2, keyed(2))], at=0)
+    receipts.keep([(3, keyed(1))], at=200)
+    receipts.keep([(4, keyed(2)), (5, keyed(1))], at=400)
+
+    stored = msgspec.msgpack.decode(msgspec.msgpack.encode(receipts.dump()))
+
+    assert [sequence for _, sequence, _ in stored["server"].values()] == [4, 5]
 
 
 def test_refusals_keep_a_receipt_and_retryable_ones_do_not():
