@@ -7,22 +7,24 @@ from fastapi import APIRouter, Request
 from msgspec import structs
 from starlette.responses import Response
 
-from app.api import decode
+from app.api import decode, plain
 from app.api.answers import answer_of
 from app.api.callers import Caller
-from app.api.deps import members_of, scene_in, settings_of, submit
+from app.api.deps import body_of, format_of, scene_in, settings_of, submit
 from app.api.envelope import addressed
+from app.api.formats import FORMATS, Format
 from app.api.problems import ProblemError
+from app.api.quota import Quota
 from app.api.scene_contract import BATCH
 from app.api.security import GuardedRoute, allowed, caller_in, security_of
-from app.sequencing.mailbox import Addressed
+from app.sequencing.mailbox import Addressed, Result
 from app.sequencing.pace import Pace
 from app.settings import Settings
 
 router = APIRouter(route_class=GuardedRoute, prefix="/v1/scenes/{scene}", tags=["commands"])
 
 PACED = 64
-"""After how many answers of a batch their rendering looks whether others should run."""
+"""After how many commands or answers of a batch it is looked whether others should run."""
 
 Place = Addressed | ProblemError
 """What stands at one place of a batch: a command to decide, or why it cannot be one."""
@@ -31,29 +33,69 @@ Place = Addressed | ProblemError
 @router.post("/batch", openapi_extra=BATCH)
 async def batch(request: Request) -> Response:
     """Decide many commands, each on its own; an answer stands where its command stood."""
-    settings, scene = settings_of(request), scene_in(request)
-    caller, body = caller_in(request), await members_of(request)
-    asked = body.get("commands")
+    settings, scene, caller = settings_of(request), scene_in(request), caller_in(request)
+    sent = format_of(request, FORMATS)
+    places = await places_of(await body_of(request), sent, settings, caller, security_of(request.scope).quota)
+    commands = [place for place in places if type(place) is Addressed]
+    results = await submit(request, scene, commands)
+    return Response(await rendered(places, results, sent, settings), media_type=sent.media_type)
+
+
+async def places_of(body: bytes, sent: Format, settings: Settings, caller: Caller, quota: Quota) -> list[Place]:
+    """Give what stands at each place of a batch: a command that its caller may give, or why it is none.
+
+    Every command behind the first is counted for its caller, those that turn out to be none, or forbidden, too.
+
+    Raises:
+        ProblemError: The body is no batch, or one of too many commands; or the caller asks too much.
+    """
+    wires = sent.wires(body, settings)
+    if wires is not None and 0 < len(wires) <= settings.batch_commands_max:
+        quota.take(caller, len(wires) - 1)
+        places = await _plain_places(wires, settings, caller)
+        if places is not None:
+            return places
+        return await decoded(decode.members(sent.parse(body, settings), settings), settings, caller)
+    members = decode.members(sent.parse(body, settings), settings)
+    asked = members.get("commands")
     if type(asked) is list and len(asked) > 1:
-        # Those that turn out to be none, or forbidden, cost time too.
-        security_of(request.scope).quota.take(caller, len(asked) - 1)
-    places = await decoded(body, settings, caller)
-    commands = [place for place in places if not isinstance(place, ProblemError)]
-    results = iter(await submit(request, scene, commands))
-    retry_after = settings.retry_after_s
+        quota.take(caller, len(asked) - 1)
+    return await decoded(members, settings, caller)
+
+
+async def _plain_places(wires: list[plain.Wire], settings: Settings, caller: Caller) -> list[Place] | None:
+    """Give the commands of a batch in which nothing is out of the ordinary; None for any other."""
+    places, pace = list[Place](), Pace()
+    for number, wire in enumerate(wires, 1):
+        if number % PACED == 0 and pace.is_due:
+            await pace.pause()
+        place = plain.addressed(wire, settings)
+        if place is None:
+            return None
+        try:
+            places.append(allowed(caller, place))
+        except ProblemError as problem:
+            places.append(problem.with_traceback(None))
+    return places
+
+
+async def rendered(places: list[Place], results: list[Result], sent: Format, settings: Settings) -> bytes:
+    """Give the answer of a batch: what stood at each place, answered there."""
+    retry_after, following = settings.retry_after_s, iter(results)
     answers, pace = list[bytes](), Pace()
     for number, place in enumerate(places, 1):
         if number % PACED == 0 and pace.is_due:
             await pace.pause()
-        if isinstance(place, ProblemError):
-            answers.append(msgspec.json.encode({"problem": place.body(retry_after=retry_after)}))
+        if type(place) is Addressed:
+            answers.append(answer_of(next(following), retry_after=retry_after))
         else:
-            answers.append(answer_of(next(results), retry_after=retry_after))
-    return Response(b'{"answers":[' + b",".join(answers) + b"]}", media_type="application/json")
+            assert isinstance(place, ProblemError)
+            answers.append(msgspec.json.encode({"problem": place.body(retry_after=retry_after)}))
+    return sent.of_json(b'{"answers":[' + b",".join(answers) + b"]}")
 
 
 async def decoded(body: dict[str, Any], settings: Settings, caller: Caller) -> list[Place]:
-    """Give what stands at each place of a batch: a command that its caller may give, or why it is none.
+    """Read closely what stands at each place of a batch.
 
     Raises:
         ProblemError: The body is no batch, or one of too many commands.

@@ -26,9 +26,10 @@ from app.gates.transition import Begin
 from app.settings import Settings
 
 _NOT_OF_CHARACTERS = (Spawn, Despawn, DeclareRig, CloseScene, Bundle, Tick)
-_STRUCTS: dict[str, type[Command]] = {
-    name_of(command): command for command in COMMANDS if command not in _NOT_OF_CHARACTERS
-}
+SINGLE = tuple(command for command in COMMANDS if command not in _NOT_OF_CHARACTERS)
+"""The commands of one living character."""
+
+_STRUCTS: dict[str, type[Command]] = {name_of(command): command for command in SINGLE}
 _WHOLE_NUMBERS = frozenset(
     {"life", "if_generation", "epoch", "generation", "base_version", "id"}
     | {"clip_instance", "loop", "frame", "from_frame", "to_frame", "tick", "through", "request"}
@@ -59,9 +60,8 @@ def parse(body: bytes, settings: Settings) -> Any:
         ProblemError: `malformed-json`, `duplicate-json-key`, or `too-large` for nesting or for values. A lone surrogate
             is malformed.
     """
-    limit = settings.json_values_max
-    # Reading holds the event loop, for as long as there are values. Each takes two bytes at least.
-    if len(body) > 2 * limit and body.count(b",") + body.count(b"[") + body.count(b"{") > limit:
+    if holds_many_values(body, settings):
+        limit = settings.json_values_max
         raise ProblemError("too-large", f"the body holds more than {limit} values", limit=limit)
     try:
         return jiter.from_json(body, catch_duplicate_keys=True)
@@ -75,6 +75,13 @@ def parse(body: bytes, settings: Settings) -> Any:
     if said.startswith("number out of range"):
         return _parse_long_numbers(body, settings)
     raise ProblemError("malformed-json", said)
+
+
+def holds_many_values(body: bytes, settings: Settings) -> bool:
+    """Say whether a body may hold more values than are read: reading holds the event loop, for as long as there are."""
+    limit = settings.json_values_max
+    # Each takes two bytes at least.
+    return len(body) > 2 * limit and body.count(b",") + body.count(b"[") + body.count(b"{") > limit
 
 
 def _parse_long_numbers(body: bytes, settings: Settings) -> Any:
@@ -292,6 +299,11 @@ _CHECKS: dict[type[Command], Callable[[Any, Settings], Any]] = {
 }
 
 
+def check_of(command: type[Command]) -> Callable[[Any, Settings], Any] | None:
+    """Give what is looked at in a command of this type once it was typed; it raises as `command` does."""
+    return _CHECKS.get(command)
+
+
 def check_extent(value: Any) -> None:
     """Refuse a body with a list or object of more items than any part of a rig takes, before each is looked at.
 
@@ -345,6 +357,7 @@ def key(text: str) -> str:
     """Give an idempotency key without its quotes: 8 to 255 visible ASCII characters."""
     bare = text[1:-1] if len(text) >= 2 and text[0] == text[-1] == '"' else text
     is_quoted = bare.startswith('"') or bare.endswith('"')
-    if is_quoted or not (8 <= len(bare) <= 255 and all("!" <= letter <= "~" for letter in bare)):
+    is_visible = bare.isascii() and bare.isprintable() and " " not in bare
+    if is_quoted or not (is_visible and 8 <= len(bare) <= 255):
         raise ProblemError("invalid", "an idempotency key is 8 to 255 visible ASCII characters", at="key")
     return bare

@@ -1,23 +1,23 @@
 """Dependencies: what a route is handed instead of digging for it in the request."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import Depends, Path, Request
-from msgspec import UNSET
 from starlette.responses import Response
 
-from app.api import decode
+from app.api import decode, formats
 from app.api.answers import answer_response
+from app.api.asking import note_refusals, require_share
 from app.api.bodies import IDENTIFIER_PATTERN
-from app.api.callers import Caller, Role
+from app.api.formats import Format
 from app.api.problems import ProblemError
 from app.api.security import allowed, caller_in, security_of
-from app.gates.bundle import Bundle
-from app.gates.decision import Command, Refused
+from app.gates.decision import Command
 from app.gates.identity import is_identifier
-from app.gates.tick import Tick
-from app.sequencing.mailbox import Addressed, Decided, Result
-from app.sequencing.registry import Actor, Opened, Registry
+from app.sequencing.mailbox import Addressed, Result
+from app.sequencing.present import Opened
+from app.sequencing.registry import Actor, Registry
 from app.settings import Settings
 
 
@@ -85,18 +85,29 @@ async def actor_of(request: Request, scene: SceneName, character: CharacterName)
     return registry_of(request).actor(scene, character)
 
 
+_JSON_ONLY = {formats.JSON.media_type: formats.JSON}
+
 ActorDep = Annotated[Actor, Depends(actor_of)]
+
+
+def format_of(request: Request, formats: Mapping[str, Format]) -> Format:
+    """Give the format of the body, one of `formats` by media type.
+
+    Raises:
+        ProblemError: `unsupported-media-type`.
+    """
+    found = formats.get(request.headers.get("content-type", "").partition(";")[0].strip().lower())
+    if found is None:
+        raise ProblemError("unsupported-media-type", f"send Content-Type: {' or '.join(formats)}")
+    return found
 
 
 async def body_of(request: Request) -> bytes:
     """Read the body, up to the limit.
 
     Raises:
-        ProblemError: `unsupported-media-type`, or `too-large` as soon as that is known.
+        ProblemError: `too-large`, as soon as that is known.
     """
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/json":
-        raise ProblemError("unsupported-media-type", "send Content-Type: application/json")
     limit = settings_of(request).body_bytes_max
     declared = request.headers.get("content-length", "")
     if declared.isascii() and declared.isdigit() and int(declared[:20]) > limit:
@@ -113,6 +124,7 @@ async def body_of(request: Request) -> bytes:
 async def members_of(request: Request) -> dict[str, Any]:
     """Read the body as one JSON object."""
     settings = settings_of(request)
+    format_of(request, _JSON_ONLY)
     return decode.members(decode.parse(await body_of(request), settings), settings)
 
 
@@ -148,27 +160,9 @@ async def submitted(request: Request, actor: Actor, command: Command) -> Result:
     Raises:
         ProblemError: `forbidden`, `too-many-requests`, or an `invalid` key. Nothing was decided.
     """
-    caller = caller_in(request)
-    given = allowed(caller, Addressed(actor.character, command, key_of(request)))
-    await _require_share(request, caller, actor.scene, [given])
-    result = await actor.submit(given.command, key=given.key, caller=caller.name, asked=given.asked)
-    _note_refusals(request, caller, [result])
+    given = allowed(caller_in(request), Addressed(actor.character, command, key_of(request)))
+    [result] = await submit(request, actor.scene, [given])
     return result
-
-
-def _inside(addressed: Addressed) -> int:
-    """Count the commands inside of a command that is made of several."""
-    command = addressed.command
-    if type(command) is Bundle:
-        return len(command.commands)
-    return len(command.requests) if type(command) is Tick and command.requests is not UNSET else 0
-
-
-async def _require_unrepaired(request: Request, scene: str, caller: Caller) -> None:
-    """See that a session was not minted before a repair that lost decisions: its lives may be somebody else's now."""
-    opened = await registry_of(request).opened(scene)
-    if opened is not None and opened.scene.sealer.fingerprint != caller.under:
-        raise ProblemError("unauthenticated", "the scene lost decisions since this session was minted; mint another")
 
 
 async def submit(request: Request, scene: str, commands: list[Addressed]) -> list[Result]:
@@ -177,25 +171,8 @@ async def submit(request: Request, scene: str, commands: list[Addressed]) -> lis
     Raises:
         ProblemError: `too-many-requests`. Nothing was decided.
     """
-    caller = caller_in(request)
-    await _require_share(request, caller, scene, commands)
-    results = await registry_of(request).submit(scene, commands, caller=caller.name)
-    _note_refusals(request, caller, results)
+    caller, registry, quota = caller_in(request), registry_of(request), security_of(request.scope).quota
+    await require_share(quota, registry, caller, scene, commands)
+    results = await registry.submit(scene, commands, caller=caller.name)
+    note_refusals(quota, caller, results)
     return results
-
-
-async def _require_share(request: Request, caller: Caller, scene: str, commands: list[Addressed]) -> None:
-    """See that a caller may have these commands decided now; the request itself was counted at its door."""
-    quota = security_of(request.scope).quota
-    quota.require_refusals(caller)
-    if caller.role is Role.SESSION:
-        await _require_unrepaired(request, scene, caller)
-    inside = sum(map(_inside, commands))
-    if inside:
-        quota.take(caller, inside)
-
-
-def _note_refusals(request: Request, caller: Caller, results: list[Result]) -> None:
-    """Count what was refused, for each refusal is recorded."""
-    refused = sum(type(result) is Decided and type(result.record.answer) is Refused for result in results)
-    security_of(request.scope).quota.note_refusals(caller, refused)

@@ -25,6 +25,12 @@ class Kind(Struct, frozen=True):
 
 KINDS: dict[str, Kind] = {
     "malformed-json": Kind(400, "The body is not JSON", False, "Send one JSON value in UTF-8. NaN is understood."),
+    "malformed-msgpack": Kind(
+        400,
+        "The body is not MessagePack",
+        False,
+        "Send one MessagePack value of such kinds as JSON has, names as text.",
+    ),
     "malformed-http": Kind(400, "The request is not HTTP", False, "Send HTTP/1.1; the connection was closed."),
     "duplicate-json-key": Kind(
         400, "A member stands twice in one object", False, "Send each member once: posegate never guesses which counts."
@@ -67,7 +73,10 @@ KINDS: dict[str, Kind] = {
     "too-large": Kind(413, "The request is beyond a limit", False, "`limit` says which is the largest that is taken."),
     "target-too-long": Kind(414, "The target is too long", False, "`limit` says how many bytes it may have."),
     "unsupported-media-type": Kind(
-        415, "The body must be application/json", False, "Send `Content-Type: application/json`."
+        415,
+        "The body must be JSON",
+        False,
+        "Send `Content-Type: application/json`; a batch may be `application/msgpack`.",
     ),
     "invalid": Kind(422, "The request does not fit its schema", False, "`at` and `detail` say where and why."),
     "key-reused": Kind(
@@ -76,6 +85,7 @@ KINDS: dict[str, Kind] = {
     "too-many-requests": Kind(
         429, "The caller asks too much", True, "Ask again after `Retry-After` seconds, and less often."
     ),
+    "upgrade-required": Kind(426, "The path is a WebSocket's", False, "Ask for one: `Upgrade: websocket`, version 13."),
     "head-too-large": Kind(
         431, "The head is too large", False, "Send fewer or shorter header fields; `limit` says which is the most."
     ),
@@ -87,6 +97,12 @@ KINDS: dict[str, Kind] = {
     ),
     "overloaded": Kind(
         503, "Too many bodies are being sent", True, "Nothing was decided. Ask again after `Retry-After` seconds."
+    ),
+    "too-many-watchers": Kind(
+        503,
+        "Too many watch already",
+        True,
+        "Watch less often: one watch can be shared. Ask again after `Retry-After` seconds.",
     ),
     "mailbox-full": Kind(503, "Too much waits for this scene", True, "Ask again after `Retry-After` seconds."),
     "memory-full": Kind(
@@ -166,12 +182,19 @@ def problem_of(undecided: Undecided) -> ProblemError:
 
 
 def problem_response(error: ProblemError, *, retry_after: int) -> Response:
-    """Answer a whole request with a problem."""
+    """Answer the request that is being answered here with a problem."""
+    note_problem(error.name)
+    return written(error, retry_after=retry_after)
+
+
+def written(error: ProblemError, *, retry_after: int) -> Response:
+    """Give the whole answer that tells a problem, to whoever is told."""
     kind = KINDS[error.name]
     headers = {"Retry-After": str(error.retry_after or retry_after)} if kind.retryable else {}
     if error.name == "unauthenticated":
         headers["WWW-Authenticate"] = "Bearer"
-    note_problem(error.name)
+    if error.name == "upgrade-required":
+        headers |= {"Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
     content = msgspec.json.encode(error.body(retry_after=retry_after))
     return Response(content, status_code=kind.status, headers=headers, media_type=MEDIA_TYPE)
 

@@ -1,0 +1,154 @@
+"""Plain bodies: whatever is read in one step is what the strict way reads; whatever may be wrong is left to it."""
+
+import asyncio
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.api import decode, plain
+from app.api.batch import decoded
+from app.api.callers import ANYBODY
+from app.api.problems import ProblemError
+from app.sequencing.mailbox import Addressed
+from app.settings import Settings
+from tests.api.test_decode import BODIES
+from tests.api.test_doors import asked
+from tests.api.test_fuzz import BROKEN
+
+SETTINGS = Settings()
+BEGIN = {"command": "begin", "character": "hero", "layer": "base", "target": "Run"}
+
+
+def quickly(body: bytes, *, msgpack: bool = False) -> list[Addressed | None] | None:
+    """Read a batch in one step; None at a place, or for all, that has to be read closely."""
+    wires = (plain.wires_of_msgpack if msgpack else plain.wires_of_json)(body, SETTINGS)
+    return None if wires is None else [plain.addressed(wire, SETTINGS) for wire in wires]
+
+
+def closely(body: bytes) -> list[Any]:
+    """Read a batch the strict way."""
+    return asyncio.run(decoded(decode.members(decode.parse(body, SETTINGS), SETTINGS), SETTINGS, ANYBODY))
+
+
+def of(*commands: dict[str, Any]) -> bytes:
+    return json.dumps({"commands": commands}).encode()
+
+
+def same(quick: list[Addressed | None] | None, close: list[Any]) -> bool:
+    """Say whether what was read quickly is what was read closely, as far as it was read; NaN is NaN."""
+    return quick is None or [repr(each) for each in quick] == [
+        repr(None if one is None else other) for one, other in zip(quick, close, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_every_command_of_a_character_is_read_in_one_step(name: str):
+    body = of({"command": name, "character": "hero", "key": "a-key-of-mine", **BODIES[name]})
+
+    quick = quickly(body)
+
+    assert quick is not None
+    assert None not in quick
+    assert quick == closely(body)
+    as_msgpack = quickly(msgspec.msgpack.encode(json.loads(body)), msgpack=True)
+    assert as_msgpack == (None if name == "submit-candidate" else quick)
+
+
+@given(st.lists(asked(), min_size=1, max_size=3), st.booleans())
+@settings(max_examples=500, deadline=None)
+def test_what_is_read_in_one_step_is_what_the_strict_way_reads(commands: list[tuple[str, dict[str, Any]]], keyed: bool):
+    items = [
+        {"command": name, "character": "hero", **({"key": "a-key-of-mine"} if keyed else {}), **body}
+        for name, body in commands
+    ]
+    body = of(*items)
+
+    assert same(quickly(body), closely(body))
+
+
+@given(st.data())
+@settings(max_examples=500, deadline=None)
+def test_a_body_that_was_damaged_is_never_read_otherwise_than_the_strict_way_reads_it(data: st.DataObject):
+    name, fields = data.draw(asked())
+    text = of({"command": name, "character": "hero", **fields})
+    at = data.draw(st.integers(0, len(text)))
+    until = data.draw(st.integers(at, min(len(text), at + 12)))
+    body = (
+        text[:at]
+        + data.draw(st.just(b"") | BROKEN | st.binary(max_size=6) | st.sampled_from([text[at:until] * 2]))
+        + text[until:]
+    )
+    quick = quickly(body)
+    if quick is None:
+        return
+
+    assert same(quick, closely(body))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"commands": [{"command": "begin", "character": "hero", "layer": "base", "target": "Run", "target": "Run"}]}',
+        b'{"commands": [], "commands": []}',
+        b'{"commands": [{"command": "begin", "character": "hero", "layer": "base", "target": "Run", "x": 1}]}',
+        b'{"commands": [{"command": "begin", "character": "hero", "layer": "b\\u0061se", "target": "Run"}]}',
+        b'{"commands": [{"command": "commit-loop", "character": "hero", "clip_instance": 4.0, "loop": 0}]}',
+        b'{"commands": [{"command": "play", "character": "hero", "clip": "Walk", "data": {"a": 1, "a": 1}}]}',
+        b'{"commands": [{"command": "despawn", "character": "hero"}]}',
+        b'{"commands": [{"command": "tick", "seal": 3}]}',
+        b'{"commands": [{"command": "begin", "character": "hero", "layer": "base", "target": "Run", "key": null}]}',
+        b'{"commands": [], "link": true}',
+        b'{"commands": [{"command": "complete", "character": "hero", "token": {"answer": 0}}]}',
+        b"[" * 5000,
+        b"",
+    ],
+)
+def test_what_is_out_of_the_ordinary_is_read_closely(body: bytes):
+    assert quickly(body) is None
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {**BEGIN, "character": "no/id"},
+        {**BEGIN, "key": "short"},
+        {**BEGIN, "data": "x" * 2_000},
+        {**BEGIN, "layer": "a\x7fb"},
+        {"command": "commit-parameters", "character": "hero", "values": [{"name": "Speed", "value": 2**53 + 1}]},
+    ],
+)
+def test_a_command_that_would_be_refused_is_read_closely(item: dict[str, Any]):
+    body = json.dumps({"commands": [item]}, ensure_ascii=False).encode()
+
+    assert quickly(body) == [None]
+    assert all(isinstance(place, ProblemError) for place in closely(body))
+
+
+def test_in_messagepack_a_member_that_stands_twice_or_is_written_long_is_read_closely():
+    item = msgspec.msgpack.encode(BEGIN)
+    twice = b"\x81" + msgspec.msgpack.encode("commands") + b"\x91" + bytes([item[0] + 1]) + item[1:]
+    twice += msgspec.msgpack.encode("target") + msgspec.msgpack.encode("Run")
+    long = b"\x81" + msgspec.msgpack.encode("commands") + b"\xdc\x00\x01" + item
+
+    assert quickly(twice, msgpack=True) is None
+    assert quickly(long, msgpack=True) is None
+    assert quickly(b"\x81" + msgspec.msgpack.encode("commands") + b"\x91" + item, msgpack=True) == quickly(of(BEGIN))
+
+
+def test_a_body_of_too_many_values_is_read_closely():
+    few = Settings(json_values_max=8)
+
+    assert plain.wires_of_json(of(*[BEGIN] * 9), few) is None
+    assert plain.wires_of_msgpack(msgspec.msgpack.encode({"commands": [BEGIN] * 9}), few) is None
+
+
+def test_a_life_and_a_holder_are_part_of_the_command():
+    token = BODIES["complete"]["token"]
+    body = of({**BEGIN, "life": 3, "holder": token})
+
+    assert quickly(body) == closely(body)
+    assert quickly(body) != quickly(of(BEGIN))
