@@ -48,10 +48,14 @@ class Capacity:
         Raises:
             ProblemError: `overloaded`. Nothing more is held.
         """
-        limit = self.bodies_bytes_max
-        if self.body_bytes + size > limit:
+        if not self.has_room(size):
+            limit = self.bodies_bytes_max
             raise ProblemError("overloaded", "the bodies under way hold as much as they may together", limit=limit)
         self.body_bytes += size
+
+    def has_room(self, size: int) -> bool:
+        """Say whether `size` more bytes of bodies can be held."""
+        return self.body_bytes + size <= self.bodies_bytes_max
 
     def take_unread(self, size: int) -> bool:
         """Hold `size` more unread bytes of answers; False when that is too much, and then they are not held."""

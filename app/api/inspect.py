@@ -16,7 +16,9 @@ from app.api.security import GuardedRoute, caller_in
 from app.api.views import CharacterView, ParametersView, character_view, parameters_view, rig_shown
 from app.gates.character import Character
 from app.gates.identity import NAME_LENGTH_MAX, NUMBER_MAX
-from app.sequencing.registry import Opened, Registry
+from app.gates.scene import Scene
+from app.sequencing.present import Opened, Present
+from app.sequencing.registry import Registry
 
 router = APIRouter(route_class=GuardedRoute, prefix="/v1/scenes", tags=["inspection"])
 
@@ -127,7 +129,11 @@ def _below(prefix: str) -> str:
 @router.get("/{scene}")
 async def scene(request: Request, opened: OpenedDep) -> SceneView:
     """Show one scene."""
-    held = opened.scene
+    return scene_view(opened.scene, tick_hz=settings_of(request).tick_hz)
+
+
+def scene_view(held: Scene | Present, *, tick_hz: int) -> SceneView:
+    """Show a scene as it is, or as it was kept still."""
     rigs = sorted(name for name in held.state.rigs if name and not name.startswith("#"))
     return SceneView(
         scene=held.name,
@@ -143,7 +149,7 @@ async def scene(request: Request, opened: OpenedDep) -> SceneView:
             rollback_from=held.ticks.floor,
             requests=sum(map(len, held.ticks.held.values())),
             digest=held.ticks.digest.hex(),
-            tick_hz=settings_of(request).tick_hz,
+            tick_hz=tick_hz,
         ),
     )
 

@@ -11,7 +11,7 @@ from app.api.deps import OpenedDep, members_of, settings_of
 from app.api.problems import ProblemError
 from app.api.security import GuardedRoute, caller_in, security_of
 from app.api.sessions import CALLBACKS, SessionBody, SessionView
-from app.sequencing.registry import Opened
+from app.sequencing.present import Opened
 
 _EXAMPLE = {"sub": "player-7", "characters": {"hero": 1}, "begin_layers": ["face"], "ttl_s": 600}
 

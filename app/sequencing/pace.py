@@ -1,6 +1,7 @@
 """Pace: long work on the event loop lets others run in between."""
 
 import asyncio
+import math
 
 WORK_S_MAX = 0.01
 """How long work goes on before it lets others run, seconds."""
@@ -9,17 +10,18 @@ WORK_S_MAX = 0.01
 class Pace:
     """How long one piece of work has kept the event loop. Whoever works looks at `is_due` between two steps.
 
-    Bound: the loop is kept for `WORK_S_MAX`, plus one step.
+    Bound: the loop is kept for `WORK_S_MAX`, or `work_s` where that is less, plus one step.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, work_s: float = math.inf) -> None:
         self._time = asyncio.get_running_loop().time
         self._since = self._time()
+        self._work_s = work_s
 
     @property
     def is_due(self) -> bool:
         """Say whether others should run now."""
-        return self._time() - self._since >= WORK_S_MAX
+        return self._time() - self._since >= min(self._work_s, WORK_S_MAX)
 
     async def pause(self) -> None:
         """Let everybody run who is ready."""

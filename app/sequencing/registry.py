@@ -8,23 +8,20 @@ from typing import Any
 
 from app.gates.decision import Command
 from app.gates.scene import Record, Scene
-from app.gates.tally import Tally
-from app.journal.codec import Entry, decode_entry, decode_head
 from app.journal.port import CommitUnknown, Journal, JournalDamaged, JournalUnavailable
 from app.sequencing.census import Census
+from app.sequencing.feed import Feeds, Turn, Watcher
 from app.sequencing.mailbox import Addressed, Decided, Earlier, Reply, Result, Submission, awaited
+from app.sequencing.past import Past, decisions, recalled
+from app.sequencing.present import Opened, Present, Presents
 from app.sequencing.readiness import Readiness
 from app.sequencing.resident import Resident
 from app.sequencing.scrubbing import Damages, Scrubber
 from app.sequencing.sequencer import Sequencer
-from app.sequencing.store import entry_of
 from app.settings import Settings
 from app.telemetry.log import log
 from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import Tracing
-
-HISTORY_ENTRIES_READ = 32
-"""How many entries one read of the history asks for."""
 
 
 class MailboxFull(Exception):
@@ -42,18 +39,6 @@ class Draining(Exception):
 def now_ms() -> int:
     """Give the time in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
-
-
-class Opened:
-    """A scene that readers may look at: its adopted state and what its gates refused."""
-
-    def __init__(self, sequencer: Sequencer, scene: Scene) -> None:
-        self._sequencer = sequencer
-        self.scene = scene
-
-    def tally(self, character: str) -> Tally:
-        """Give what a character's gates refused in this life."""
-        return self._sequencer.store.tally(character)
 
 
 class Actor:
@@ -96,6 +81,9 @@ class Registry:
         self.metrics.commands_waiting = lambda: sum(len(held.mailbox) for held in self._held.values())
         self._tracing = tracing or Tracing()
         self._census = Census(journal, settings.scenes_max)
+        self._past, self._presents, self.feeds = Past(journal, settings), Presents(), Feeds(settings)
+        self.feeds.unwatched = self._past.forget
+        self.metrics.watchers = lambda: self.feeds.watchers
         self._resident = Resident(settings.process_bytes_max)
         self.readiness = Readiness(lambda: self._resident.is_full)
         self.metrics.is_ready = lambda: not self.readiness.reasons()
@@ -103,7 +91,7 @@ class Registry:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._sweeper: asyncio.Task[None] | None = None
         self._scrubber: asyncio.Task[None] | None = None
-        self._beside: list[asyncio.Task[None]] = []
+        self._beside: set[asyncio.Task[None]] = set()
         self._recalls: set[asyncio.Task[None]] = set()
         self.damages = Damages()
         self.metrics.damaged_scenes = lambda: len(self.damages.scenes)
@@ -122,9 +110,7 @@ class Registry:
         What runs `beside`, each under its name, is cancelled at the end too.
         """
         for name, work in beside.items():
-            task = asyncio.create_task(work, name=name, context=Context())
-            task.add_done_callback(_log_failure, context=Context())
-            self._beside.append(task)
+            self.attend(name, work)
         if self._sweeper is not None:
             return
         self._sweeper = asyncio.create_task(self._sweep(), name="idle scenes", context=Context())
@@ -135,6 +121,7 @@ class Registry:
     def drain(self) -> None:
         """Be stopping: the doors take no new command, and what they took before is still decided."""
         self.readiness.is_draining = True
+        self.feeds.end()
 
     def actor(self, scene: str, character: str) -> Actor:
         """Give the actor of a character; it need not be alive."""
@@ -179,7 +166,7 @@ class Registry:
                 reply(results)
                 return
             self.readiness.decided()
-            if any(type(result) is Earlier for result in results):
+            if Earlier in map(type, results):
                 self._recall(scene, results, reply)
             else:
                 reply(results)  # type: ignore[arg-type]  # none of them is Earlier
@@ -193,7 +180,7 @@ class Registry:
 
         async def recall() -> None:
             try:
-                recalled = await self._recalled(scene, results)
+                told = await recalled(self._journal, scene, results)
             except (JournalUnavailable, JournalDamaged) as error:
                 if isinstance(error, JournalDamaged):
                     self.damages.note(scene, error)
@@ -203,22 +190,12 @@ class Registry:
                 else:
                     reply(error)
             else:
-                reply(recalled)
+                reply(told)
 
         task = asyncio.create_task(recall(), name=f"recall {scene}", context=Context())
         self._recalls.add(task)
         task.add_done_callback(self._recalls.discard, context=Context())
         task.add_done_callback(_log_failure, context=Context())
-
-    async def _recalled(self, scene: str, results: list[Result | Earlier]) -> list[Result]:
-        """Read the answers of retried keys, each entry that holds some of them once."""
-        earlier: dict[int, Decided] = {}
-        entry: Entry | None = None
-        for sequence in sorted({result.sequence for result in results if isinstance(result, Earlier)}):
-            if entry is None or sequence > entry.last:
-                entry = await entry_of(self._journal, scene, sequence)
-            earlier[sequence] = Decided(sequence, entry.at, entry.records[sequence - entry.first])
-        return [earlier[result.sequence] if isinstance(result, Earlier) else result for result in results]
 
     async def opened(self, scene: str) -> Opened | None:
         """Give a scene to read; None for one that does not exist. A reader never waits for a turn.
@@ -237,6 +214,16 @@ class Registry:
             return None
         return Opened(held, held.scene)
 
+    def in_memory(self, scene: str) -> Scene | None:
+        """Give a scene's adopted state, be it one that does not exist; None when it must be opened to be known.
+
+        Raises:
+            JournalDamaged: The scene was found damaged.
+        """
+        self.damages.require_whole(scene)
+        held = self._held.get(scene)
+        return None if held is None else held.scene
+
     async def history(
         self, scene: str, *, after: int, character: str | None
     ) -> AsyncIterator[tuple[int, int, Record | None]]:
@@ -250,26 +237,46 @@ class Registry:
         """
         self.damages.require_whole(scene)
         try:
-            async for decision in self._history(scene, after=after, character=character):
+            async for decision in decisions(self._journal, scene, after=after, character=character):
                 yield decision
         except JournalDamaged as error:
             self.damages.note(scene, error)
             raise
 
-    async def _history(
-        self, scene: str, *, after: int, character: str | None
-    ) -> AsyncIterator[tuple[int, int, Record | None]]:
-        position = await self._journal.seek(scene, sequence=after + 1)
-        while entries := await self._journal.read(scene, after=position, limit=HISTORY_ENTRIES_READ):
-            for stored in entries:
-                position = stored.position
-                head = decode_head(stored.blob)
-                if character is not None and character not in head.characters:
-                    yield stored.last, head.at, None
-                    continue
-                for sequence, record in enumerate(decode_entry(stored.blob).records, start=stored.first):
-                    if sequence > after:
-                        yield sequence, head.at, record
+    async def watch(self, scene: str, *, after: int | None, wake: Callable[[], None]) -> Watcher | None:
+        """Begin to watch a scene behind a sequence, or from now on; None for a scene that does not exist. Close it.
+
+        Raises:
+            WatchersFull: As many watch as may.
+            Draining, JournalUnavailable, JournalDamaged: As `opened`; and while the service is stopping.
+        """
+        if self.is_draining:
+            raise Draining("the service is stopping; watch at another node, or again when it is back")
+        opened = await self.opened(scene)
+        if opened is None:
+            return None
+        return self.feeds.watch(scene, last=opened.scene.sequence, after=after, wake=wake)
+
+    async def present(self, scene: str) -> Present | None:
+        """Give a scene as it is now, to be read slowly while turns go on; None for one that does not exist.
+
+        Raises as `opened`.
+        """
+        opened = await self.opened(scene)
+        return None if opened is None else self._presents.of(opened.scene, opened.tallies)
+
+    async def turn_after(self, scene: str, place: int) -> Turn | None:
+        """Read the turn that holds the decision behind a place; where that is gone, the next that is kept, or None.
+
+        Raises:
+            JournalUnavailable, JournalDamaged: It cannot be read.
+        """
+        self.damages.require_whole(scene)
+        try:
+            return await self._past.turn_after(scene, place)
+        except JournalDamaged as error:
+            self.damages.note(scene, error)
+            raise
 
     async def scenes(self, *, after: str, limit: int) -> list[str]:
         """Give at most `limit` names of scenes above `after`, ascending."""
@@ -284,7 +291,7 @@ class Registry:
             if len(self._held) >= self._settings.scenes_open_max and self._touched:
                 self._ask_to_leave(next(iter(self._touched)))
             held = Sequencer(
-                scene, self._journal, self._settings, self._clock, self.metrics, self._tracing, self._census
+                scene, self._journal, self._settings, self._clock, self.metrics, self._tracing, self._census, self.feeds
             )
             self._held[scene] = held
             # In a context of its own: a scene outlives the request that opened it, and is not part of its trace or log.
@@ -351,9 +358,18 @@ class Registry:
                 if now - touched >= idle_s:
                     self._ask_to_leave(scene)
 
+    def attend(self, name: str, work: Coroutine[Any, Any, None]) -> Callable[[], object]:
+        """Run what a door does for as long as somebody is there; give what ends it, as the end of all does too."""
+        task = asyncio.create_task(work, name=name, context=Context())
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard, context=Context())
+        task.add_done_callback(_log_failure, context=Context())
+        return task.cancel
+
     async def close(self) -> None:
         """Take nothing new, answer what waits, checkpoint every scene, and close the journal last."""
-        self.readiness.is_draining = self._closing = True
+        self._closing = True
+        self.drain()
         idle = [*self._beside, *(task for task in (self._sweeper, self._scrubber) if task is not None)]
         for task in idle:
             task.cancel()

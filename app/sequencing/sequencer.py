@@ -18,6 +18,7 @@ from app.gates.tick import Tick, Ticked
 from app.journal.codec import Traced, encode_entry
 from app.journal.port import START, CommitUnknown, Journal, JournalDamaged, JournalUnavailable, NotTheWriter
 from app.sequencing.census import Census
+from app.sequencing.feed import OBJECTS_BYTES, Feed, Feeds, Turn
 from app.sequencing.mailbox import Addressed, Decided, Earlier, Mailbox, Result, Submission
 from app.sequencing.pace import Pace
 from app.sequencing.store import SceneStore, entry_of
@@ -54,6 +55,7 @@ class Sequencer:
         metrics: Metrics,
         tracing: Tracing,
         census: Census,
+        feeds: Feeds,
     ) -> None:
         self.name = name
         self.mailbox = Mailbox(settings.mailbox_commands_max)
@@ -66,6 +68,8 @@ class Sequencer:
         self._metrics = metrics
         self.tracing = tracing
         self._census = census
+        self._feeds = feeds
+        self._appended_bytes = 0
         self._position = START
         self._is_stale = True
         self._may_be_durable = False
@@ -81,6 +85,9 @@ class Sequencer:
             store = SceneStore(self.name, self._journal, self._settings)
             self.scene, self._position = await store.open()
             self.store, self._is_stale = store, False
+            feed = self._feeds.get(self.name)
+            if feed is not None:
+                feed.reached(self.scene.sequence, exists=self.scene.state.exists)
         return self.scene
 
     async def turn(self) -> None:
@@ -160,8 +167,23 @@ class Sequencer:
                 link(submission.span, {of for each in submission.commands for of in self.store.grants.of(each.command)})
             submission.answer(answers)
         self._may_be_durable = False
+        feed = self._feeds.get(self.name)
+        if feed is not None and candidate.records:
+            self._publish(feed, candidate)
         if self.store.is_due or candidate.closes:
             await self.store.checkpoint(scene)
+
+    def _publish(self, feed: Feed, candidate: Candidate) -> None:
+        """Let those who watch have the turn; they are woken later."""
+        turn = Turn(
+            candidate.first,
+            candidate.sequence,
+            candidate.records,
+            at=candidate.at,
+            size=OBJECTS_BYTES * self._appended_bytes,
+            closes=not candidate.exists,
+        )
+        feed.publish(turn)
 
     async def _append(self, candidate: Candidate, traced: list[Traced]) -> None:
         """Make a candidate's decisions durable as one entry; a turn that decided nothing writes nothing."""
@@ -169,6 +191,7 @@ class Sequencer:
             return
         first, last = candidate.first, candidate.sequence
         blob = encode_entry(at=candidate.at, first=first, records=candidate.records, traced=traced)
+        self._appended_bytes = len(blob)
         self._may_be_durable = True
         started = perf_counter()
         try:
@@ -187,6 +210,8 @@ class Sequencer:
         recalled: dict[int, Answer] = {}
         for submission in submissions:
             commands = submission.commands
+            if not any([addressed.references for addressed in commands]):  # noqa: C419  # a list is faster here
+                continue
             for index in {index for addressed in commands for index in addressed.references.values()}:
                 held = commands[index]
                 if held.key is None:
@@ -221,16 +246,17 @@ class Sequencer:
         results: list[Result | Earlier] = []
         decide, at = candidate.decide, candidate.at
         for number, addressed in enumerate(submission.commands, 1):
-            if (number % PACED == 0 or type(addressed.command) in _LONG) and pace.is_due:
+            command = addressed.command
+            kind = type(command)
+            if (number % PACED == 0 or kind in _LONG) and pace.is_due:
                 await pace.pause()
-            if type(addressed.command) is Tick:
+            if kind is Tick:
                 results.append(await self._decide_tick(candidate, submission.caller, addressed, pace))
-                continue
-            if addressed.key is not None or addressed.references:
+            elif addressed.key is not None or addressed.references:
                 results.append(self._decide_tied(candidate, submission.caller, addressed, results))
-                continue
-            record = decide(addressed.character, addressed.command)
-            results.append(record if type(record) is Undecided else Decided(candidate.sequence, at, record))
+            else:
+                record = decide(addressed.character, command)
+                results.append(record if type(record) is Undecided else Decided(candidate.sequence, at, record))
         return results
 
     def _decide_tied(
@@ -243,15 +269,18 @@ class Sequencer:
         character, key, references = addressed.character, addressed.key, addressed.references
         keyed = None if key is None else mark(caller, key, character, addressed.asked or addressed.command, references)
         earlier = None if keyed is None else self._earlier(candidate, keyed)
-        if earlier is None:
+        if earlier is not None:
+            return earlier
+        command = addressed.command
+        if references:
             named = [index for index in references.values() if index < len(before)]
             answers = {index: self._answer_of(before[index]) for index in named}
-            command = resolved(addressed.command, references, answers)
-            if type(command) is Undecided:
-                return command
-            record = candidate.decide(character, command, keyed)
-            return record if type(record) is Undecided else Decided(candidate.sequence, candidate.at, record)
-        return earlier
+            found = resolved(command, references, answers)
+            if type(found) is Undecided:
+                return found
+            command = found
+        record = candidate.decide(character, command, keyed)
+        return record if type(record) is Undecided else Decided(candidate.sequence, candidate.at, record)
 
     async def _decide_tick(
         self, candidate: Candidate, caller: str, addressed: Addressed, pace: Pace

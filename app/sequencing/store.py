@@ -6,7 +6,7 @@ from app.gates.candidate import Candidate, replay
 from app.gates.identity import Sealer
 from app.gates.lives import Remains
 from app.gates.scene import Bounds, Scene
-from app.gates.tally import NOTHING, Tally, count, counts, prune
+from app.gates.tally import NOTHING, Tally, copied, count, counts, prune
 from app.journal.codec import (
     Entry,
     StoredCharacter,
@@ -19,6 +19,7 @@ from app.journal.codec import (
     encode_checkpoint,
 )
 from app.journal.port import START, CommitUnknown, Journal, JournalDamaged, JournalUnavailable, SealSecret
+from app.sequencing.compression import CommonCompression
 from app.sequencing.pace import Pace
 from app.sequencing.traced_grants import TracedGrants
 from app.settings import Settings
@@ -92,11 +93,25 @@ class SceneStore:
         self._is_behind = False
         self._position = START
         self._tallies: dict[str, Tally] = {}
+        self._lent: set[str] = set()
         self.grants = TracedGrants(settings.traced_grants_max)
 
     def tally(self, character: str) -> Tally:
         """Give what a character's gates refused in this life. Do not change it."""
         return self._tallies.get(character, NOTHING)
+
+    def tallies(self) -> dict[str, Tally]:
+        """Give all tallies as they are now; they stay so, whatever is counted later."""
+        self._lent = set(self._tallies)
+        return self._tallies.copy()
+
+    def _tally_to_count(self, character: str) -> Tally:
+        """Give a tally to count into, which nobody reads."""
+        held = self._tallies.get(character)
+        if held is None or character in self._lent:
+            self._lent.discard(character)
+            held = self._tallies[character] = Tally({}, {}, {}) if held is None else copied(held)
+        return held
 
     @property
     def is_due(self) -> bool:
@@ -136,7 +151,7 @@ class SceneStore:
         Raises:
             JournalUnavailable, JournalDamaged: Nothing was changed.
         """
-        scene = Scene(self._name, self._journal.secret, bounds_of(self._settings))
+        scene = Scene(self._name, self._journal.secret, bounds_of(self._settings), CommonCompression())
         self._changed, self._decisions, self._tallies, self._position = set(), 0, {}, START
         self.grants.clear()
         checkpoint = await self._journal.load(self._name)
@@ -176,7 +191,7 @@ class SceneStore:
             self._tallies.pop(who, None)
         for who, command, refused in candidate.refusals:
             if counts(command) and who in scene.roster:
-                count(self._tallies.setdefault(who, Tally({}, {}, {})), command, refused)
+                count(self._tally_to_count(who), command, refused)
                 self._changed.add(who)
 
     async def checkpoint(self, scene: Scene) -> None:
@@ -224,6 +239,7 @@ class SceneStore:
         tally = self._tallies.get(name)
         character = scene.roster.get(name)
         if tally is not None and character is not None:
+            tally = self._tally_to_count(name)
             prune(tally, character.events.instances, character.layers, character.graphs)
         return encode_character(StoredCharacter(living, remains, tally))
 
