@@ -16,6 +16,9 @@ import pytest
 from app import __version__
 
 ROOT = Path(__file__).parents[1]
+CLIENT = "posegate-client"
+"""What the service needs besides what is pinned: it comes from the same tree."""
+
 NOT_SHIPPED = shutil.ignore_patterns("__pycache__")
 
 
@@ -35,6 +38,16 @@ def made(tree: Path, target: str, *variables: str) -> "subprocess.CompletedProce
     """Make a target with the interpreter of the tests and what is installed for it."""
     installed = Path(sys.prefix, ".stamp-tools")
     return ran("make", f"--old-file={installed}", target, f"VENV={sys.prefix}", *variables, cwd=tree)
+
+
+@pytest.fixture(scope="module")
+def client_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel of the Python client, as `make wheel` does of a commit."""
+    folder = tmp_path_factory.mktemp("client-wheel") / "python"
+    shutil.copytree(ROOT / "clients" / "python", folder, ignore=NOT_SHIPPED)
+    checked(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist", ".", cwd=folder)
+    [built] = (folder / "dist").iterdir()
+    return built
 
 
 @pytest.fixture(scope="module")
@@ -63,16 +76,31 @@ def test_the_wheel_asks_for_what_is_declared(wheel: Path):
 
     asked = {name.lower() for name in re.findall(r"^Requires-Dist: ([A-Za-z0-9-]+)", metadata, re.MULTILINE)}
     pinned = set(re.findall(r"^([a-z0-9-]+)==", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
-    assert {"apsw", "fastapi", "msgspec"} <= asked <= pinned
+    assert {"apsw", "fastapi", "msgspec"} <= asked - {CLIENT} <= pinned
+    assert CLIENT in asked
 
 
-def test_a_fresh_environment_runs_the_service_from_the_wheel(wheel: Path, tmp_path: Path):
-    """The libraries are those installed here; the service comes from the wheel alone, whatever folder it is run in."""
+def test_the_clients_wheel_holds_the_client_with_its_types_and_asks_for_what_is_pinned(client_wheel: Path):
+    with ZipFile(client_wheel) as file:
+        names = {name for name in file.namelist() if ".dist-info/" not in name}
+        [metadata] = [file.read(name).decode() for name in file.namelist() if name.endswith("/METADATA")]
+
+    package = ROOT / "clients" / "python" / "posegate_client"
+    found = {path.relative_to(package.parent).as_posix() for path in package.rglob("*") if path.is_file()}
+    assert names == {name for name in found if "__pycache__" not in name}
+    assert "posegate_client/py.typed" in names
+    asked = {name.lower() for name in re.findall(r"^Requires-Dist: ([A-Za-z0-9-]+)", metadata, re.MULTILINE)}
+    pinned = set(re.findall(r"^([a-z0-9-]+)==", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
+    assert {"httpx", "msgspec", "websockets"} == asked <= pinned
+
+
+def test_a_fresh_environment_runs_the_service_from_the_wheels(wheel: Path, client_wheel: Path, tmp_path: Path):
+    """The libraries are those installed here; the service comes from its wheels alone, whatever folder it is run in."""
     fresh = tmp_path / "fresh"
     venv.create(fresh, with_pip=False)
     python, posegate = fresh / "bin" / "python", fresh / "bin" / "posegate"
     pip: list[str | Path] = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
-    checked(*pip, "install", "--no-deps", "--no-index", wheel, cwd=tmp_path)
+    checked(*pip, "install", "--no-deps", "--no-index", wheel, client_wheel, cwd=tmp_path)
     own = Path(sysconfig.get_path("purelib", vars={"base": str(fresh), "platbase": str(fresh)}))
     (own / "libraries.pth").write_text(f"{sysconfig.get_path('purelib')}\n{sysconfig.get_path('platlib')}\n")
 

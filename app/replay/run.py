@@ -4,13 +4,12 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 
-import httpx
-
 from app.replay.own import own_service
 from app.replay.player import Player, scene_of
 from app.replay.report import Report
-from app.replay.service import TIMEOUT_S_MAX, Service
+from app.replay.service import Service, ServiceError
 from app.replay.trace import Trace
+from posegate_client import AsyncPosegate
 
 Advance = Callable[[int], None]
 """Takes how many lines of a trace were played since the last call."""
@@ -38,11 +37,11 @@ async def replay(
     async with AsyncExitStack() as stack:
         if url is None:
             url = await stack.enter_async_context(own_service(journal))
-        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-        client = await stack.enter_async_context(
-            httpx.AsyncClient(base_url=url, timeout=TIMEOUT_S_MAX, headers=headers)
-        )
-        service = Service(client)
+        try:
+            posegate = AsyncPosegate(url, key=key)
+        except ValueError as error:
+            raise ServiceError(f"{error}; check --url and --key") from error
+        service = Service(await stack.enter_async_context(posegate))
         await service.reach()
         reports = []
         for trace in traces:

@@ -29,3 +29,13 @@ def test_a_document_that_drifted_fails_with_what_to_do(call, tmp_path):
     assert code == 1
     assert f"posegate openapi --write {path}" in told
     assert is_one_line(told)
+
+
+def test_the_document_of_the_channel_is_written_and_checked(call, tmp_path):
+    path = tmp_path / "channel.json"
+
+    assert call("openapi", "--channel", "--write", path) == (0, "", "")
+    assert call("openapi", "--channel", "--check", path) == (0, "", "")
+    assert json.loads(path.read_text())["asyncapi"] == "3.0.0"
+    path.write_text("{}\n")
+    assert f"posegate openapi --channel --write {path}" in call("openapi", "--channel", "--check", path)[2]

@@ -14,6 +14,7 @@ from app.replay.service import Service
 from app.replay.trace import read_trace
 from app.sequencing.verify import Difference, SceneReport
 from app.settings import Settings
+from posegate_client import AsyncPosegate
 from tests.support.lines import is_one_line
 from tests.support.recorded import TRACES
 
@@ -43,8 +44,8 @@ def journal(tmp_path):
         app = build(Settings(journal=url))
         async with app.router.lifespan_context(app):
             transport = httpx.ASGITransport(app=app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://posegate.test") as client:
-                await Player(Service(client), read_trace(HIT), scene="match-7", run="verify-me").play()
+            async with AsyncPosegate("http://posegate.test", transport=transport) as posegate:
+                await Player(Service(posegate), read_trace(HIT), scene="match-7", run="verify-me").play()
 
     asyncio.run(played())
     return url

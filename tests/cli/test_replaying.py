@@ -99,3 +99,11 @@ def test_a_lost_service_is_a_failure(call, monkeypatch):
     monkeypatch.setattr(replaying, "replay", lost)
 
     assert call("replay", HIT) == (1, "", "posegate: http://posegate.test: no answer (reset), 8 times.\n")
+
+
+def test_a_key_that_is_none_is_said_and_not_shown(call):
+    code, shown, told = call("replay", HIT, "--url", "http://127.0.0.1:9", "--key", "not a key")
+
+    assert (code, shown) == (1, "")
+    assert "--key" in told
+    assert "not a key" not in told

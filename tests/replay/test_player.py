@@ -5,6 +5,7 @@ import pytest
 from app.replay import player
 from app.replay.player import Player, SceneTaken, scene_of
 from app.replay.service import Service
+from posegate_client import AsyncPosegate
 from tests.support.recorded import Recorder
 
 
@@ -49,8 +50,9 @@ class Obliging:
 
 
 async def played(recorder, server, **given):
-    async with httpx.AsyncClient(transport=httpx.MockTransport(server), base_url="http://posegate.test") as client:
-        return await Player(Service(client), recorder.trace(), scene="s", run="r", **given).play()
+    transport = httpx.MockTransport(server)
+    async with AsyncPosegate("http://posegate.test", transport=transport) as posegate:
+        return await Player(Service(posegate), recorder.trace(), scene="s", run="r", **given).play()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from app.replay.report import Report
 from app.replay.service import Service
 from app.replay.trace import read_trace
 from app.settings import Settings
+from posegate_client import AsyncPosegate
 from tests.replay.reference import expected
 from tests.support.recorded import NAMES, TRACES
 
@@ -142,9 +143,9 @@ def replayed(name: str) -> Report:
         app = build(Settings(journal="memory:"))
         async with app.router.lifespan_context(app):
             transport = httpx.ASGITransport(app=app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://posegate.test") as client:
+            async with AsyncPosegate("http://posegate.test", transport=transport) as posegate:
                 trace = read_trace(TRACES / f"{name}.jsonl")
-                return await Player(Service(client), trace, scene=name, run="pinned-run").play()
+                return await Player(Service(posegate), trace, scene=name, run="pinned-run").play()
 
     return asyncio.run(through_the_service())
 

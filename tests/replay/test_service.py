@@ -2,20 +2,25 @@ import httpx
 import msgspec
 import pytest
 
-from app.replay.service import ATTEMPTS_MAX, WAIT_S_MAX, Service, ServiceError
+from app.replay.service import Service, ServiceError
+from posegate_client import AsyncPosegate, Limits
+
+ATTEMPTS_MAX = 3
+QUICK = Limits(attempts_max=ATTEMPTS_MAX, pause_s_first=0.001, pause_s_max=0.002)
+"""Pauses are the client's, and tested there."""
 
 COMMANDS = [{"command": "begin", "key": "k1"}, {"command": "begin", "key": "k2"}]
 DECIDED = {"answers": [{"accepted": True}, {"accepted": False}]}
-LATER = {"answers": [{"problem": {"retryable": True, "status": 503, "retry_after": 2}}] * 2}
+WAITING = {"type": "/problems/mailbox-full", "title": "Full", "status": 503, "retryable": True, "retry_after": 2}
+LATER = {"answers": [{"problem": WAITING}] * 2}
 
 
 class Scripted:
-    """A server that gives one answer after the other, and a pause that only writes down how long it would be."""
+    """A server that gives one answer after the other."""
 
     def __init__(self, *answers):
         self.answers = list(answers)
         self.bodies = []
-        self.pauses = []
 
     def __call__(self, request):
         self.bodies.append(request.content)
@@ -24,16 +29,19 @@ class Scripted:
             raise answer
         return answer
 
-    async def pause(self, seconds):
-        self.pauses.append(seconds)
-
     def service(self):
-        client = httpx.AsyncClient(transport=httpx.MockTransport(self), base_url="http://posegate.test")
-        return Service(client, pause=self.pause)
+        posegate = AsyncPosegate("http://posegate.test", transport=httpx.MockTransport(self))
+        return Service(posegate, QUICK)
 
 
 def answer(body, status=200, **headers):
     return httpx.Response(status, content=msgspec.json.encode(body), headers=headers)
+
+
+def problem(name, status, detail, **more):
+    """A whole problem, as the service answers it."""
+    body = {"type": f"/problems/{name}", "title": name, "status": status, "detail": detail, **more}
+    return answer(body, status, **{"Content-Type": "application/problem+json"})
 
 
 async def test_a_batch_is_answered_in_order():
@@ -64,35 +72,18 @@ async def test_a_batch_is_sent_again_as_it_was_after_a_lost_connection(lost):
     assert (service.requests, service.retries) == (2, 1)
 
 
-@pytest.mark.parametrize("status", [503, 429])
-async def test_a_busy_service_is_asked_again_after_the_time_it_names(status: int):
-    script = Scripted(answer({"detail": "draining"}, status, **{"Retry-After": "3"}), answer(DECIDED))
+@pytest.mark.parametrize(("name", "status"), [("draining", 503), ("too-many-requests", 429)])
+async def test_a_busy_service_is_asked_again(name: str, status: int):
+    script = Scripted(problem(name, status, "later", retryable=True), answer(DECIDED))
 
     assert await script.service().batch("match-7", COMMANDS) == DECIDED["answers"]
-    assert script.pauses == [3.0]
-
-
-async def test_no_pause_is_longer_than_the_bound():
-    script = Scripted(answer({}, 503, **{"Retry-After": "86400"}), answer(DECIDED))
-
-    await script.service().batch("match-7", COMMANDS)
-
-    assert script.pauses == [WAIT_S_MAX]
-
-
-async def test_a_date_in_retry_after_is_read_as_no_time():
-    script = Scripted(answer({}, 503, **{"Retry-After": "Mon, 30 Nov 2026 10:00:00 GMT"}), answer(DECIDED))
-
-    await script.service().batch("match-7", COMMANDS)
-
-    assert script.pauses == [0.1]
+    assert script.bodies[0] == script.bodies[1]
 
 
 async def test_a_batch_of_which_nothing_was_decided_is_sent_again():
     script = Scripted(answer(LATER), answer(DECIDED))
 
     assert await script.service().batch("match-7", COMMANDS) == DECIDED["answers"]
-    assert script.pauses == [2.0]
     assert script.bodies[0] == script.bodies[1]
 
 
@@ -109,7 +100,7 @@ async def test_asking_again_ends():
 
     with pytest.raises(ServiceError, match=f"refused.*{ATTEMPTS_MAX} times.*posegate serve"):
         await script.service().batch("match-7", COMMANDS)
-    assert len(script.pauses) == ATTEMPTS_MAX - 1
+    assert len(script.bodies) == ATTEMPTS_MAX
 
 
 async def test_asking_again_ends_with_the_problems_where_nothing_is_ever_decided():
@@ -120,7 +111,7 @@ async def test_asking_again_ends_with_the_problems_where_nothing_is_ever_decided
 
 
 async def test_a_problem_of_the_whole_request_says_where_and_why():
-    script = Scripted(answer({"title": "Too large", "detail": "the batch has 10001 commands"}, 413))
+    script = Scripted(problem("too-large", 413, "the batch has 10001 commands"))
 
     with pytest.raises(ServiceError, match=r"POST http://posegate\.test/v1/scenes/match-7/batch.*413, the batch has"):
         await script.service().batch("match-7", COMMANDS)
@@ -134,7 +125,7 @@ async def test_a_problem_of_the_whole_request_says_where_and_why():
     ],
 )
 async def test_a_service_with_keys_that_refuses_says_which_option_is_at_fault(status: int, advice: str):
-    script = Scripted(answer({"detail": "send a key"}, status))
+    script = Scripted(problem("unauthenticated", status, "send a key"))
 
     with pytest.raises(ServiceError, match=advice):
         await script.service().batch("match-7", COMMANDS)
@@ -148,7 +139,7 @@ async def test_another_service_is_noticed(said):
 
 
 async def test_a_service_is_reached_when_it_says_that_it_is_ready():
-    script = Scripted(answer({"ready": False}, 503), answer({"ready": True}))
+    script = Scripted(answer({"ready": False, "reasons": ["draining"]}, 503), answer({"ready": True, "reasons": []}))
 
     await script.service().reach()
 
