@@ -14,14 +14,16 @@ SIMULATION_SEEDS ?= 100000
 FUZZ_SECONDS ?= 20
 SOAK_MINUTES ?= 30
 AUDIT_FLAGS ?=
+BENCH ?=
 SBOM_FLAGS ?=
-LOCKS := requirements.lock requirements-test.lock requirements-build.lock requirements-fuzz.lock
+LOCKS := requirements.lock requirements-test.lock requirements-build.lock requirements-fuzz.lock requirements-bench.lock
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Stamps: what is installed into the environment, and of which lock. They live and die with it.
 PACKAGE := $(VENV)/.stamp-package
 TOOLS := $(VENV)/.stamp-tools
 FUZZER := $(VENV)/.stamp-fuzzer
+RIVALS := $(VENV)/.stamp-rivals
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -63,14 +65,15 @@ format: $(TOOLS) ## Format the code and mend what the linter can.
 	$(BIN)/ruff format
 
 .PHONY: bench
-bench: $(TOOLS) ## Measure the service against a bare handler in the same run.
-	$(BIN)/python -m bench
+bench: $(RIVALS) ## Measure the service beside Redis, a bare handler and an echo; BENCH='--only singles --rounds 1' says less.
+	$(BIN)/python -m bench $(BENCH)
 
 .PHONY: openapi
-openapi: $(PACKAGE) ## Write openapi/v1.json from the code.
+openapi: $(PACKAGE) ## Write openapi/v1.json and openapi/channel.json from the code.
 	@mkdir -p openapi
 	$(BIN)/posegate openapi > openapi/v1.json.new || { rm -f openapi/v1.json.new; exit 1; }
 	@mv openapi/v1.json.new openapi/v1.json
+	$(BIN)/posegate openapi --channel --write openapi/channel.json
 
 .PHONY: faults
 faults: $(FUZZER) ## Faults at length, which takes hours: kills, damage, repeats, the simulation, ten minutes of fuzzing.
@@ -112,11 +115,13 @@ sbom: $(TOOLS) ## Write what the service is made of to ./dist/posegate.cdx.json 
 		--output-reproducible $(SBOM_FLAGS) --output-file $(DIST)/posegate.cdx.json requirements.lock
 
 .PHONY: wheel
-wheel: committed $(TOOLS) ## Build the wheel into ./dist, from what is committed.
+wheel: committed $(TOOLS) ## Build the wheels of service and client into ./dist, from what is committed.
 	@rm -rf build/tree && mkdir -p build/tree
 	git archive HEAD | tar --extract --directory build/tree
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
-		$(BIN)/python -m build --wheel --no-isolation --outdir $(DIST) build/tree
+	for part in build/tree build/tree/clients/python; do \
+		SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
+			$(BIN)/python -m build --wheel --no-isolation --outdir $(DIST) $$part || exit 1; \
+	done
 	@rm -rf build/tree
 
 .PHONY: image
@@ -139,26 +144,38 @@ lock: $(TOOLS) ## Pin the newest versions that pyproject.toml allows, with their
 	$(LOCK) --output-file requirements-test.lock --group test --group tools --constraint requirements.lock pyproject.toml
 	$(LOCK) --output-file requirements-build.lock --group build --constraint requirements-test.lock
 	$(LOCK) --output-file requirements-fuzz.lock --group fuzz
+	$(LOCK) --output-file requirements-bench.lock --group bench --constraint requirements-test.lock
 LOCK = $(BIN)/python -m uv pip compile --quiet --upgrade --universal --python-version 3.11 \
-	--generate-hashes --no-emit-index-url --no-header --no-annotate
+	--generate-hashes --no-emit-index-url --no-header --no-annotate --no-emit-package posegate-client
 
 .PHONY: clean
 clean: ## Remove the environment, builds and caches; the journal in ./var stays.
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .schemathesis
-	find app bench tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find app bench clients tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The service alone: its pinned libraries, then the package itself, editable, so that `posegate` is this tree.
-$(PACKAGE): requirements.lock requirements-build.lock pyproject.toml | $(BIN)/python
+# The service alone: its pinned libraries, then its client and itself, editable, so that `posegate` is this tree.
+$(PACKAGE): requirements.lock requirements-build.lock pyproject.toml clients/python/pyproject.toml | $(BIN)/python
 	@echo "Installing what the service needs into $(VENV)"
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
 	@$(PIP) install --require-hashes -r requirements.lock -r requirements-build.lock
-	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@$(PIP) install --no-deps --no-build-isolation --editable clients/python --editable .
 	@touch $@
 
 # The service and what tests and checks need besides.
 $(TOOLS): requirements-test.lock $(PACKAGE)
 	@echo "Installing what the tests and checks need into $(VENV)"
 	@$(PIP) install --require-hashes -r requirements-test.lock
+	@touch $@
+
+# The clients of what the service is measured beside, which nothing but the bench needs. Redis itself is no Python.
+$(RIVALS): requirements-bench.lock $(TOOLS)
+	@command -v redis-server >/dev/null && command -v redis-benchmark >/dev/null || { \
+		echo "The bench compares with Redis, and there is no redis-server here." >&2; \
+		echo "On Debian or Ubuntu:  sudo apt-get install redis-server   (the bench starts its own)" >&2; \
+		exit 1; \
+	}
+	@echo "Installing what the bench compares with into $(VENV)"
+	@$(PIP) install --require-hashes -r requirements-bench.lock
 	@touch $@
 
 # The fuzzer besides, which nothing but fuzzing needs. It is compiled, and there is not one for every machine.

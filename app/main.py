@@ -3,7 +3,7 @@
 import gc
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any
@@ -17,21 +17,22 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from app import __version__
-from app.api import batch, commands, health, history, inspect, lives, minting, ticks
+from app.api import batch, commands, health, history, inspect, lives, minting, switching, ticks, watch
+from app.api.asking import FAILURES, MISTAKE, problem_of_failure
 from app.api.capacity import Capacity
 from app.api.connection import connections
 from app.api.descriptors import room_for
 from app.api.document import document
 from app.api.guard import PathGuard
 from app.api.keys import Keyring
+from app.api.lane import Lane
 from app.api.problems import KINDS, ProblemError, problem_of_status, problem_response
 from app.api.quota import Quota
 from app.api.security import Security
 from app.api.sessions import Sessions
 from app.api.stopping import StoppingServer
 from app.journal import open_journal
-from app.journal.port import CommitUnknown, JournalDamaged, JournalUnavailable
-from app.sequencing.registry import Draining, MailboxFull, MemoryFull, Registry
+from app.sequencing.registry import Registry
 from app.settings import Settings
 from app.telemetry import log as telemetry
 from app.telemetry.metrics import Metrics
@@ -39,14 +40,6 @@ from app.telemetry.passage import request_id
 from app.telemetry.requests import RequestWatch
 from app.telemetry.tracing import Tracing
 
-_NAMES: dict[type[Exception], str] = {
-    MailboxFull: "mailbox-full",
-    MemoryFull: "memory-full",
-    Draining: "draining",
-    JournalUnavailable: "journal-unavailable",
-    JournalDamaged: "journal-damaged",
-    CommitUnknown: "commit-unknown",
-}
 _METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 
 
@@ -69,7 +62,10 @@ def build(settings: Settings, *, tracing: Tracing | None = None) -> FastAPI:
         app.state.registry = Registry(journal, settings, metrics=metrics, tracing=tracing)
         app.state.registry.start(keys=keyring.watch())
         app.state.security = Security(keyring, Sessions(journal.secret), Quota(settings))
+        if settings.fast_lane == "on" and not tracing.is_on:
+            app.state.lane.open(app.state.registry, app.state.security)
         yield
+        app.state.lane.close()
         await app.state.registry.close()
         await tracing.close()
 
@@ -83,9 +79,10 @@ def build(settings: Settings, *, tracing: Tracing | None = None) -> FastAPI:
         strict_content_type=False,
         telemetry=tracing.of_requests(),
     )
-    app.state.settings, app.state.metrics = settings, metrics
+    app.state.settings, app.state.metrics, app.state.contained = settings, metrics, _contained
+    app.state.lane = Lane(settings, metrics, _contained)
     app.add_middleware(PathGuard, retry_after=settings.retry_after_s)
-    for module in (commands, batch, ticks, lives, minting, inspect, history, health):
+    for module in (commands, batch, ticks, lives, minting, inspect, history, watch, switching, health):
         app.include_router(module.router)
     # The last that is added is the first to see a request, and the last to see its answer.
     app.add_middleware(RequestWatch, metrics=metrics)
@@ -104,7 +101,7 @@ def _answer_failures(app: FastAPI, settings: Settings, metrics: Metrics) -> None
         return answer(error)
 
     async def named(request: Request, error: Exception) -> Response:
-        return answer(ProblemError(_NAMES[type(error)], str(error)))
+        return answer(problem_of_failure(error))
 
     async def of_framework(request: Request, error: Any) -> Response:
         if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
@@ -123,21 +120,30 @@ def _answer_failures(app: FastAPI, settings: Settings, metrics: Metrics) -> None
 
     async def fault(request: Request, error: Exception) -> Response:
         # Asked for last of all, behind the watch, which has seen no answer: what it does is done here.
-        name, passed = "internal-error", request_id(request.scope)
+        passed = request_id(request.scope)
         telemetry.log.error("fault", request_id=passed, exc_info=error)
-        metrics.problem(name)
-        response = answer(ProblemError(name, "the service made a mistake; its log says more"))
+        metrics.problem(MISTAKE.name)
+        response = answer(MISTAKE)
         if passed is not None:
             response.headers["X-Request-Id"] = passed
         return response
 
     app.add_exception_handler(ProblemError, problem)
-    for kind in _NAMES:
+    for kind in FAILURES:
         app.add_exception_handler(kind, named)
     app.add_exception_handler(HTTPException, of_framework)
     app.add_exception_handler(RequestValidationError, of_parameters)
     app.add_exception_handler(ClientDisconnect, gone)
     app.add_exception_handler(Exception, fault)
+
+
+def _contained(work: Callable[..., None], *given: Any) -> Exception | None:
+    """Do work out of which nothing may come; give what would have."""
+    try:
+        work(*given)
+    except Exception as error:
+        return error
+    return None
 
 
 def _allowed(request: Request) -> str:
@@ -189,7 +195,7 @@ def serve(settings: Settings) -> None:
         host=settings.host,
         port=settings.port,
         loop="uvloop",
-        http=connections(capacity),
+        http=connections(capacity, app.state.lane),
         ws="none",
         # The log is ours, the library's lines in it too.
         log_config=None,

@@ -86,8 +86,25 @@ class Settings(BaseSettings):
     bundle_commands_max: Positive = Field(1_000, description="Most commands of one bundle.")
     receipts_max: Positive = Field(10_000, description="Most idempotency keys kept for one caller and scene.")
     receipts_ms: Positive = Field(600_000, description="How long an idempotency key is kept, ms of the scene's time.")
-    checkpoint_decisions: Positive = Field(4_096, description="Decisions after which a scene is checkpointed.")
+    checkpoint_decisions: Positive = Field(32_768, description="Decisions after which a scene is checkpointed.")
     history_decisions_max: Positive = Field(10_000_000, description="Most decisions of a scene kept to be read.")
+    feed_decisions_max: Positive = Field(
+        65_536, description="Most new decisions that are held for who watches, over all scenes; and as many read again."
+    )
+    feed_bytes_max: Positive = Field(
+        67_108_864, description="Most bytes of new decisions that are held for who watches; and as many read again."
+    )
+    watchers_max: Positive = Field(
+        8_192, description="Most who watch at a time, over all scenes; one more is told 503."
+    )
+    scene_watchers_max: Positive = Field(2_048, description="Most who watch one scene at a time; one more is told 503.")
+    watch_beat_ms: Positive = Field(
+        5_000, description="Pause after which who watches gets a sign of life, and is looked at again, ms."
+    )
+    fast_lane: Literal["on", "off"] = Field(
+        "on",
+        description="Whether single commands are answered beside the framework: on, off. Nothing else depends on it.",
+    )
     connections_open_max: Positive = Field(10_000, description="Most open connections; one more is told 503.")
     first_byte_ms_max: Positive = Field(10_000, description="Longest time a new connection may say nothing, ms.")
     idle_ms_max: Positive = Field(75_000, description="Longest time a connection is kept open between requests, ms.")
@@ -105,6 +122,22 @@ class Settings(BaseSettings):
     body_items_max: Positive = Field(
         16_384, description="Most pieces (chunks, packets) that a body may come in, items."
     )
+    channel_commands_max: Positive = Field(
+        1_024,
+        description="Most commands of one channel under way; what comes beyond is not read until one is answered.",
+    )
+    channel_unread_bytes_max: Positive = Field(
+        16_777_216, description="Most bytes that wait for the client of one channel to read; beyond, it is closed."
+    )
+    channel_requests_max: Positive = Field(
+        8_192,
+        description="Most requests for ticks whose answers one channel waits for; beyond, the oldest is forgotten.",
+    )
+    channel_caller_ms: Positive = Field(
+        5_000, description="Pause after which it is looked again whether the caller of a channel may be there, ms."
+    )
+    ping_ms: Positive = Field(20_000, description="Silence of a channel's client after which it is pinged, ms.")
+    pong_ms_max: Positive = Field(20_000, description="Longest time in which a ping must be answered, ms.")
     pipelined_requests_max: Positive = Field(
         16, description="Most requests of a connection that wait behind the one being answered."
     )

@@ -248,5 +248,5 @@ def test_a_lock_holds_pinned_versions_and_hashes_only():
     ]
 
     kinds = [lock.name.removeprefix("requirements").removesuffix(".lock") for lock in locks]
-    assert kinds == ["-build", "-fuzz", "-test", ""]
+    assert kinds == ["-bench", "-build", "-fuzz", "-test", ""]
     assert not loose, listed(loose)

@@ -33,14 +33,17 @@ def test_the_defaults_are_those_of_the_wire():
 
 def test_every_setting_has_its_variable(monkeypatch: pytest.MonkeyPatch):
     for name, field in Settings.model_fields.items():
-        text = {"log_level": "debug", "trace_sample_ratio": "0.5", "otlp_endpoint": "http://c:4318"}.get(
-            name, "memory:"
-        )
+        text = {
+            "log_level": "debug",
+            "fast_lane": "off",
+            "trace_sample_ratio": "0.5",
+            "otlp_endpoint": "http://c:4318",
+        }.get(name, "memory:")
         monkeypatch.setenv(f"POSEGATE_{name.upper()}", "7" if isinstance(field.default, int) else text)
 
     settings = Settings()
 
-    assert set(map(str, settings.model_dump().values())) <= {"7", "memory:", "debug", "0.5", "http://c:4318"}
+    assert set(map(str, settings.model_dump().values())) <= {"7", "memory:", "debug", "off", "0.5", "http://c:4318"}
 
 
 def test_an_empty_variable_names_no_file(monkeypatch: pytest.MonkeyPatch):
@@ -87,7 +90,7 @@ def test_where_traces_go_and_how_many_is_refused_when_it_is_none(
 
 def test_the_name_of_a_limit_ends_in_its_unit_and_qualifier_and_each_says_what_it_is():
     numbers = {name: field for name, field in Settings.model_fields.items() if isinstance(field.default, int)}
-    things = "commands|items|open|characters|remains|rigs|receipts|decisions|requests|deliveries|grants"
+    things = "commands|items|open|characters|remains|rigs|receipts|decisions|requests|deliveries|grants|watchers"
     units = rf"(bytes|levels|depth|{things}|ticks|hz|ms|s|minute)"
 
     odd = [name for name in numbers if not re.search(rf"{units}(_max)?$", name) and name != "port"]

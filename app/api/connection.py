@@ -3,13 +3,17 @@
 import asyncio
 
 from uvicorn._types import ASGI3Application
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 from app.api.alarm import Alarm
 from app.api.capacity import STOPPING, Capacity
+from app.api.channel import Channel
 from app.api.intake import BODY, HEAD, LEAVING, SILENCE, Intake, LastRequest
+from app.api.lane import Lane, LaneRequest
 from app.api.outlet import Outlet, last_words
 from app.api.problems import ProblemError
+from app.api.spout import CYCLE, STREAMED
+from app.api.switching import SWITCHING, switching
 
 READS = ("GET", "HEAD", "OPTIONS")
 """Methods that ask for no decision: they are answered to the end."""
@@ -26,6 +30,7 @@ class Connection(Intake):
     Order:     of answers: of requests.
     """
 
+    lane: Lane | None = None
     _answering: RequestResponseCycle | None = None
     _parting: ProblemError | None = None
     _unread_bytes = 0
@@ -58,6 +63,72 @@ class Connection(Intake):
 
     # What the service answers.
 
+    def data_received(self, data: bytes) -> None:
+        """Take what came: at once, when it is a request of the lane whose head was read before, else piece by piece."""
+        lane, newest = self.lane, self.cycle
+        is_answered = newest is None or newest.response_complete  # type: ignore[redundant-expr]  # it starts as None
+        if lane is None or not is_answered or self.phase is not SILENCE or self.is_deaf or self.held_back is not None:
+            super().data_received(data)
+            return
+        request = None if self.capacity.is_draining else lane.take_again(self, data)
+        if request is not None and self.capacity.has_room(len(request.body)):
+            self.capacity.body_bytes += len(request.body)
+            self.held_bytes += len(request.body)
+            self.alarm.clear()
+            self.cycle = self._answering = request
+            request.begin()
+            return
+        super().data_received(data)
+        if self.phase is SILENCE and self.cycle is not newest and isinstance(self.cycle, LaneRequest):
+            lane.learn(self.cycle, data)
+
+    def begin_request(self) -> None:
+        """Have a request answered in its turn: in the lane where it can be, else by the application."""
+        request = None if self.lane is None or self.capacity.is_draining else self.lane.take(self)
+        if request is None:
+            super().begin_request()
+            return
+        before, self.cycle = self.cycle, request
+        if before is None or before.response_complete:  # type: ignore[redundant-expr]  # it starts as None
+            self._answering = request
+            request.begin()
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((request, self.app))
+
+    def hand_over(self, request: LaneRequest) -> None:
+        """Have the application answer a request of the lane, whose turn it is."""
+        cycle = request.ordinary()
+        if self.cycle is request:
+            self.cycle = cycle
+        self._start_asgi_task(cycle, self.app)
+
+    def answer(self, request: LaneRequest, answer: bytes) -> None:
+        """Send the whole answer of the lane to the request being answered, and go on; nothing, when its client left."""
+        if request.disconnected:
+            return
+        request.response_started = request.response_complete = True
+        if not self.transport.is_closing():
+            self.transport.write(answer)
+            if not request.keep_alive:
+                self.leave()
+        self.on_response_complete()
+
+    def _start(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        """Start the answer to a request that waited behind others."""
+        if isinstance(cycle, LaneRequest):
+            self._answering = cycle
+            # Not from within the turn that answered the one before, nor one inside the other.
+            self.loop.call_soon(self._begin, cycle)
+        else:
+            self._start_asgi_task(cycle, app)
+
+    def _begin(self, request: LaneRequest) -> None:
+        if self.capacity.is_draining:
+            self.hand_over(request)
+        else:
+            request.begin()
+
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         """Start the answer to a request; while the service drains, commands are turned away, all else is the last."""
         self._answering = cycle
@@ -65,6 +136,10 @@ class Connection(Intake):
             cycle.keep_alive = False
             if cycle.scope["method"] not in READS:
                 app = self.capacity.refusing()  # type: ignore[assignment]  # Starlette's type of the same
+        if cycle.scope["path"].endswith(STREAMED):
+            cycle.scope[CYCLE] = cycle  # type: ignore[literal-required]  # ours, for what streams
+        if "extensions" in cycle.scope:
+            app = switching(app, self._switch)  # type: ignore[arg-type,assignment]  # see above
         super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
@@ -78,11 +153,13 @@ class Connection(Intake):
         if self.pipeline:
             if self.phase is BODY:
                 self.alarm.set(self.capacity.body_s)
-            self._start_asgi_task(*self.pipeline.pop())
+            self._start(*self.pipeline.pop())
         elif self._parting is not None:
             self._part(self._parting)
         elif self.phase is SILENCE:
             self.alarm.set(self.capacity.idle_s)
+        if self.held_back is not None and self.cycle.response_complete:
+            self.read_held_back()
 
     def pause_writing(self) -> None:
         """Wait until the client reads: for so long, and while all such clients leave no more than so much unread."""
@@ -99,12 +176,25 @@ class Connection(Intake):
         self._unread_alarm.clear()
         self._give_back_unread()
         super().resume_writing()
+        if isinstance(self._answering, LaneRequest):
+            self._answering.resume()
 
-    def handle_websocket_upgrade(self) -> None:
-        """Hand the connection to the protocol that it asks for: its deadlines are that protocol's."""
-        self.transport = self._wire
+    def _switch(self, to: Channel, fields: list[tuple[bytes, bytes]]) -> None:
+        """Hand the connection to a channel, which its route has agreed to: its deadlines are the channel's now."""
+        cycle = self.cycle
+        cycle.response_started = cycle.response_complete = True
+        if cycle.disconnected or self._wire.is_closing():
+            return
+        self.server_state.total_requests += 1
+        self.connections.discard(self)
+        self._end_phases()
         self._release()
-        super().handle_websocket_upgrade()
+        lines = b"".join(b"%b: %b\r\n" % field for field in (*self.server_state.default_headers, *fields))
+        to.take_over(
+            self._wire, self.connections, head=STATUS_LINE[SWITCHING] + lines + b"\r\n", early=self.held_back or b""
+        )
+        if self.capacity.is_draining:
+            to.shutdown()
 
     # When the service stops.
 
@@ -187,6 +277,8 @@ class Connection(Intake):
         """Take a request from its route, which learns that the client has gone."""
         cycle.disconnected = True
         cycle.message_event.set()
+        if isinstance(cycle, LaneRequest):
+            cycle.leave()
         self._answering = None
 
     def _part(self, problem: ProblemError) -> None:
@@ -241,6 +333,6 @@ class Connection(Intake):
         self._unread_bytes = 0
 
 
-def connections(capacity: Capacity) -> type[Connection]:
-    """Give the class of connections that share `capacity`, as uvicorn wants it."""
-    return type("Connection", (Connection,), {"capacity": capacity})
+def connections(capacity: Capacity, lane: Lane | None = None) -> type[Connection]:
+    """Give the class of connections that share `capacity` and a lane, as uvicorn wants it."""
+    return type("Connection", (Connection,), {"capacity": capacity, "lane": lane})

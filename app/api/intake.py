@@ -3,12 +3,15 @@
 from enum import Enum, auto
 
 import httptools
+from uvicorn._types import HTTPScope
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.api.alarm import Alarm
 from app.api.capacity import Capacity
+from app.api.lane import LaneRequest
 from app.api.problems import ProblemError
+from app.api.switching import SWITCHES
 
 _OF_AN_UPGRADE = (b"upgrade", b"http2-settings", b"connection")
 
@@ -43,13 +46,17 @@ class Intake(HttpToolsProtocol):
     capacity: Capacity
     alarm: Alarm
     phase = SILENCE
+    url = b""
     is_deaf = False
     held_bytes = 0
+    _is_brief = False
     _head_bytes = 0
     _unended_bytes = 0
     _body_bytes = 0
     _body_items = 0
     _dropped_bytes = 0
+    _asks_to_switch = False
+    held_back: bytes | None = None
 
     def take_no_more(self, why: BaseException | None) -> None:
         """End the reading: because of a problem, because the newest request is the last, or because it is no HTTP."""
@@ -60,14 +67,16 @@ class Intake(HttpToolsProtocol):
         if self.is_deaf:
             self._drop(data)
             return
-        was, request, body_bytes = self.phase, self.scope, self._body_bytes
+        if self.held_back is not None:
+            self._hold_back(data)
+            return
+        was, request, body_bytes = self.phase, self.headers, self._body_bytes
+        # No head that begins and ends in so little can be too large: then nobody counts, field by field.
+        self._is_brief = was is SILENCE and len(data) <= self.capacity.head_bytes_max
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            if self._should_upgrade():
-                self.handle_websocket_upgrade()
-            else:
-                self._go_on_without_upgrade(data[upgrade.args[0] :])
+            self._go_on_without_upgrade(data[upgrade.args[0] :])
             return
         except httptools.HttpParserError as error:
             self.is_deaf = True
@@ -75,7 +84,9 @@ class Intake(HttpToolsProtocol):
             return
         if self.phase is SILENCE:
             return
-        if self.phase is not was or self.scope is not request:
+        if self._is_brief:
+            self._head_bytes += sum(len(name) + len(value) for name, value in self.headers)
+        if self.phase is not was or self.headers is not request:
             self.alarm.set(self.capacity.head_s if self.phase is HEAD else self.capacity.body_s)
         elif self._body_bytes == body_bytes:
             self._count_unended(len(data))
@@ -86,13 +97,15 @@ class Intake(HttpToolsProtocol):
         Raises:
             LastRequest: Neither this request nor any behind it is taken.
         """
+        if self.is_deaf:
+            raise LastRequest
         newest = self.cycle
         if newest is not None and not newest.response_complete:  # type: ignore[redundant-expr]  # it starts as None
             if len(self.pipeline) >= self.capacity.pipelined_requests_max:
                 newest.keep_alive = False
             if not newest.keep_alive:
                 raise LastRequest
-        super().on_message_begin()
+        self.url, self.headers, self.expect_100_continue = b"", [], False
         self.phase = HEAD
         self._head_bytes = self._unended_bytes = self._body_bytes = self._body_items = 0
 
@@ -113,13 +126,13 @@ class Intake(HttpToolsProtocol):
         Raises:
             ProblemError: `head-too-large`, or `too-large` for what a body says of itself.
         """
-        self._head_bytes += len(name) + len(value)
-        if self._head_bytes > self.capacity.head_bytes_max:
-            raise self._head_too_large()
-        if self.phase is not HEAD:
-            return
-        if len(self.headers) >= (limit := self.capacity.header_items_max):
-            raise ProblemError("head-too-large", f"the head has more than {limit} fields", limit=limit)
+        if not self._is_brief or self.phase is not HEAD:
+            self._head_bytes += len(name) + len(value)
+            if self._head_bytes > self.capacity.head_bytes_max:
+                raise self._head_too_large()
+            if self.phase is not HEAD:
+                return
+            self._require_few_fields(len(self.headers) + 1)
         name = name.lower()
         self.headers.append((name, value))
         if name == b"content-length":
@@ -132,19 +145,34 @@ class Intake(HttpToolsProtocol):
         """Start the request, unless it asks for another protocol: the parser says that once more behind the head.
 
         Raises:
-            ProblemError: `malformed-http`, for a tunnel.
+            ProblemError: `malformed-http` for a tunnel, `head-too-large` for too many fields.
         """
         if self.parser.should_upgrade():
             if self.parser.get_method() == b"CONNECT":
                 raise ProblemError("malformed-http", "there is no tunnel here")
-            if self._should_upgrade():
-                super().on_headers_complete()
             return
-        super().on_headers_complete()
+        self._require_few_fields(len(self.headers))
+        self.begin_request()
         self.phase, self._unended_bytes = BODY, 0
         if self.expect_100_continue:
             # Told no at once, such a client may or may not send the body: what comes next could be either.
             self.cycle.keep_alive = False
+
+    def begin_request(self) -> None:
+        """Have the request whose head is complete answered by the application, in its turn."""
+        self.scope = self.scope_of(self.headers)
+        if self._asks_to_switch:
+            self.scope["extensions"] = {SWITCHES: {"capacity": self.capacity}}
+        super().on_headers_complete()
+
+    def scope_of(self, headers: list[tuple[bytes, bytes]]) -> HTTPScope:
+        """Give the scope of a request with these fields, as uvicorn begins it; what is being read stays as it is."""
+        reading = self.url, self.headers, self.expect_100_continue, self.scope
+        super().on_message_begin()
+        begun = self.scope
+        self.url, self.headers, self.expect_100_continue, self.scope = reading
+        begun["headers"] = headers
+        return begun
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of the body; its bytes and its pieces are counted, for each piece costs time.
@@ -166,6 +194,8 @@ class Intake(HttpToolsProtocol):
         self.capacity.take_body(size)
         self.held_bytes += size
         cycle.body += body
+        if type(cycle) is LaneRequest:
+            return
         if len(cycle.body) > HIGH_WATER_LIMIT:
             self.flow.pause_reading()
         cycle.message_event.set()
@@ -180,6 +210,9 @@ class Intake(HttpToolsProtocol):
             self.alarm.set(self.capacity.idle_s)
             return
         self.alarm.clear()
+        if type(cycle) is LaneRequest:
+            cycle.complete()
+            return
         cycle.more_body = False
         cycle.message_event.set()
 
@@ -201,6 +234,11 @@ class Intake(HttpToolsProtocol):
             self.is_deaf = True
             self.take_no_more(self._head_too_large())
 
+    def _require_few_fields(self, count: int) -> None:
+        limit = self.capacity.header_items_max
+        if count > limit:
+            raise ProblemError("head-too-large", f"the head has more than {limit} fields", limit=limit)
+
     def _head_too_large(self) -> ProblemError:
         limit = self.capacity.head_bytes_max
         return ProblemError("head-too-large", f"the fields of the head are larger than {limit} bytes", limit=limit)
@@ -213,10 +251,29 @@ class Intake(HttpToolsProtocol):
         """Take a request as if it had not asked for another protocol, which a server may pass over.
 
         The parser passes over the body of a request that asks for one, so it gets the head anew, without the question.
+        Whether a WebSocket begins is its route's to say: what comes behind such a request waits for that.
         """
+        self._asks_to_switch = self._get_upgrade() == b"websocket" and self.parser.get_method() == b"GET"
         fields = [(name, value) for name, value in self.headers if name not in _OF_AN_UPGRADE]
         line = b"%b %b HTTP/%b\r\n" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
         head = line + b"".join(b"%b: %b\r\n" % field for field in fields)
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
-        self.data_received(head + b"\r\n" + rest)
+        if not self._asks_to_switch:
+            self.data_received(head + b"\r\n" + rest)
+            return
+        self.data_received(head + b"\r\n")
+        self._asks_to_switch = False
+        if not self.is_deaf:
+            self._hold_back(rest)
+
+    def _hold_back(self, data: bytes) -> None:
+        """Hold what comes behind a request that asks for a WebSocket, and let the client wait."""
+        self.held_back = (self.held_back or b"") + data
+        self.flow.pause_reading()
+
+    def read_held_back(self) -> None:
+        """Take what was held back: there is no WebSocket."""
+        held, self.held_back = self.held_back, None
+        if held:
+            self.data_received(held)

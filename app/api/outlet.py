@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Callable, Iterable
 
+from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from app.api.problems import ProblemError, problem_response
+from app.api.problems import ProblemError, written
 
 
 class Outlet(asyncio.Transport):
@@ -33,7 +34,11 @@ class Outlet(asyncio.Transport):
 
 def last_words(problem: ProblemError, headers: Iterable[tuple[bytes, bytes]], *, retry_after: int) -> bytes:
     """Give the whole answer, with `headers` besides its own, that tells a problem and ends a connection."""
-    response = problem_response(problem, retry_after=retry_after)
-    lines = [*headers, *response.raw_headers, (b"connection", b"close")]
-    head = b"".join(b"%b: %b\r\n" % line for line in lines)
+    response = written(problem, retry_after=retry_after)
+    return wire_bytes(response, [*headers, *response.raw_headers, (b"connection", b"close")])
+
+
+def wire_bytes(response: Response, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Give an answer as it is sent, with these headers."""
+    head = b"".join(b"%b: %b\r\n" % line for line in headers)
     return STATUS_LINE[response.status_code] + head + b"\r\n" + bytes(response.body)

@@ -43,6 +43,8 @@ class Door(StrEnum):
     """One command of one character."""
     COMMANDS = "commands"
     """Many commands, each of which is looked at by itself too."""
+    CHANNEL = "channel"
+    """Many commands and what is decided, on one connection; each is looked at by itself too."""
     RULE = "rule"
     """What only the scene's game server does: rigs, lives, ticks, sessions, the end of the scene."""
 
@@ -64,6 +66,7 @@ DOORS: Mapping[str, Door] = {
     f"GET {_SCENE}": Door.READ,
     f"GET {_SCENE}/characters": Door.READ,
     f"GET {_SCENE}/history": Door.READ,
+    f"GET {_SCENE}/watch": Door.READ,
     f"GET {_CHARACTER}": Door.READ,
     f"GET {_CHARACTER}/parameters": Door.READ,
     f"GET {_CHARACTER}/deliveries": Door.READ,
@@ -71,6 +74,7 @@ DOORS: Mapping[str, Door] = {
     **{f"POST {_CHARACTER}/{name}": Door.COMMAND for name in _COMMAND_NAMES},
     f"POST {_SCENE}/batch": Door.COMMANDS,
     f"POST {_SCENE}/bundle": Door.COMMANDS,
+    f"GET {_SCENE}/channel": Door.CHANNEL,
     f"POST {_SCENE}/tick": Door.RULE,
     f"POST {_SCENE}/sessions": Door.RULE,
     f"PUT {_SCENE}/rigs/{{rig}}": Door.RULE,
@@ -143,9 +147,9 @@ def admit(caller: Caller, door: Door, *, scene: str | None, character: str | Non
         case Role.SERVER:
             passes, why = door is not Door.METRICS, "only operations read the metrics"
         case Role.OPS:
-            passes, why = door in _READS, "operations read, and see no seal"
+            passes, why = door in _READS or door is Door.CHANNEL, "operations read, and see no seal"
         case Role.SESSION:
-            passes, why = door is Door.COMMANDS, "a session sends callbacks, and nothing else"
+            passes, why = door in (Door.COMMANDS, Door.CHANNEL), "a session sends callbacks, and nothing else"
             if door is Door.COMMAND and character not in caller.characters:
                 why = "this character is not the session's"
             elif door is Door.COMMAND:

@@ -8,6 +8,7 @@ from typing import Any
 import uvicorn
 
 from app.api.capacity import Capacity
+from app.api.channel import Channel
 from app.api.connection import Connection
 from app.telemetry.log import log
 
@@ -103,5 +104,5 @@ class StoppingServer(uvicorn.Server):
     def _is_quiet(self) -> bool:
         return not self.server_state.connections and not self.server_state.tasks
 
-    def _connections(self) -> list[Connection]:
-        return [each for each in self.server_state.connections if isinstance(each, Connection)]
+    def _connections(self) -> list[Connection | Channel]:
+        return [each for each in self.server_state.connections if isinstance(each, (Connection, Channel))]

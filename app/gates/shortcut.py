@@ -11,8 +11,8 @@ from msgspec import UNSET
 
 from app.gates.character import PARAMETERS_MAX, Character
 from app.gates.decision import Command, Fact
-from app.gates.event import ACCEPTED, LoopDelivered
-from app.gates.event_commands import CommitLoop, Enqueue
+from app.gates.event import ACCEPTED
+from app.gates.event_commands import CommitLoop, Enqueue, LoopDelivered
 from app.gates.identity import Sealer, Token
 from app.gates.ordinary import is_bare, surely_fits
 from app.gates.parameter import CommitParameters, ParametersCommitted, surely_taken

@@ -4,6 +4,7 @@ Source: contract, sections 4 ("Tallies per layer") and 10: over a restart these 
 """
 
 from collections.abc import Container
+from copy import copy
 
 from msgspec import UNSET, Struct
 
@@ -65,6 +66,12 @@ def _count_token(tally: LayerTally, refused: Refused) -> None:
             tally.unknown += 1
         case _:
             pass
+
+
+def copied(tally: Tally) -> Tally:
+    """Give a tally of the same counts, which may be counted into while somebody reads the other."""
+    layers = {layer: copy(counted) for layer, counted in tally.layers.items()}
+    return Tally(layers, tally.suppressed.copy(), tally.last_refusals.copy())
 
 
 def prune(tally: Tally, instances: Container[int], layers: Container[str], graphs: Container[str]) -> None:

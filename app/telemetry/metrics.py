@@ -20,6 +20,9 @@ from app.telemetry.histogram import COUNTS, DISK_SECONDS, REQUEST_SECONDS, Histo
 STALE = ("stale_epoch", "stale_generation")
 """The outcomes of a report that came too late, whose rate is the diagnostic of priority jitter and callback delay."""
 
+CLOSE_CODES = (0, 1000, 1001, 1002, 1003, 1005, 1006, 1007, 1009, 1011, 1013, 4401, 4403, 4408, 4413)
+"""The close codes that are counted each by itself, and 0 for any other that a client may give."""
+
 
 def _none() -> int:
     return 0
@@ -29,6 +32,7 @@ class Metrics(Collector):
     """One service's metrics. Counting is adding to plain numbers; they become families when they are asked for.
 
     `problems` are shown from the start, at zero: a rate cannot see the first of what was not there before.
+    Channels count themselves in `open_channels`, and their messages in `channel_messages`.
     Whoever holds the scenes sets `open_scenes`; `damaged_scenes`, `commands_waiting` and `is_ready` are asked when the
     metrics are.
 
@@ -50,8 +54,12 @@ class Metrics(Collector):
         self._append_seconds = Histogram(DISK_SECONDS)
         self._commit_seconds = Histogram(DISK_SECONDS)
         self._commit_entries = Histogram(COUNTS)
+        self.open_channels = 0
+        self.channel_messages = 0
+        self._channel_closes = Counter(dict.fromkeys(CLOSE_CODES, 0))
         self.open_scenes = 0
         self.damaged_scenes: Callable[[], int] = _none
+        self.watchers: Callable[[], int] = _none
         self.commands_waiting: Callable[[], int] = _none
         self.is_ready: Callable[[], bool] = bool
 
@@ -66,6 +74,10 @@ class Metrics(Collector):
     def problem(self, name: str) -> None:
         """Count one request that was answered with a problem, by the problem's name."""
         self._problems[name] += 1
+
+    def channel_closed(self, code: int) -> None:
+        """Count the end of a channel by its close code."""
+        self._channel_closes[code if code in CLOSE_CODES else 0] += 1
 
     def turn(self, decided: Mapping[tuple[str, str, str], int], seconds: float) -> None:
         """Count one turn: how many decisions of each (gate, command, outcome), and how long until they were durable."""
@@ -89,7 +101,13 @@ class Metrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Give all families as they are now."""
-        return [*self._of_requests(), *self._of_turns(), *self._of_the_journal(), *self._of_the_process()]
+        return [
+            *self._of_requests(),
+            *self._of_channels(),
+            *self._of_turns(),
+            *self._of_the_journal(),
+            *self._of_the_process(),
+        ]
 
     def _of_requests(self) -> Iterable[Metric]:
         requests = CounterMetricFamily(
@@ -110,6 +128,16 @@ class Metrics(Collector):
         for name, count in sorted(self._problems.items()):
             problems.add_metric([name], count)
         return requests, seconds, problems
+
+    def _of_channels(self) -> Iterable[Metric]:
+        closes = CounterMetricFamily(
+            "posegate_channel_closes", "Channels that ended, by close code; 0 is any other.", labels=["code"]
+        )
+        for code, count in sorted(self._channel_closes.items()):
+            closes.add_metric([str(code)], count)
+        messages = CounterMetricFamily("posegate_channel_messages", "Messages of channels' clients.")
+        messages.add_metric([], self.channel_messages)
+        return GaugeMetricFamily("posegate_channels", "Open channels.", self.open_channels), messages, closes
 
     def _of_turns(self) -> Iterable[Metric]:
         decisions = CounterMetricFamily(
@@ -136,6 +164,7 @@ class Metrics(Collector):
             GaugeMetricFamily(
                 "posegate_commands_waiting", "Commands that wait in the mailboxes.", self.commands_waiting()
             ),
+            GaugeMetricFamily("posegate_watchers", "Who watches a scene, over SSE or a channel.", self.watchers()),
         )
 
     def _of_the_journal(self) -> Iterable[Metric]:

@@ -65,14 +65,7 @@ class RequestWatch:
         endpoint = scope.get("endpoint")
         route = UNMATCHED if endpoint is None else self._templates.get(endpoint) or self._template(scope, endpoint)
         method = scope["method"] if scope["method"] in _METHODS else "other"
-        status = passage.status
-        self._metrics.request(route, method, status, seconds)
-        if passage.problem is not None:
-            self._metrics.problem(passage.problem)
-        if status >= FAILED:
-            _line(log.warning, "request-failed", passage, route, method, seconds)
-        elif is_debugging():
-            _line(log.debug, "request", passage, route, method, seconds)
+        passed(self._metrics, passage, route, method, seconds)
 
     def _template(self, scope: Scope, endpoint: Any) -> str:
         """Look a route up by what it calls, and remember all there are: routes are added before the first request."""
@@ -81,6 +74,17 @@ class RequestWatch:
             if path is not None and context.endpoint is not None:
                 self._templates[context.endpoint] = path
         return self._templates.setdefault(endpoint, UNMATCHED)
+
+
+def passed(metrics: Metrics, passage: Passage, route: str, method: str, seconds: float) -> None:
+    """Count a request that was answered, and log it, in its passage, where its level asks for that."""
+    metrics.request(route, method, passage.status, seconds)
+    if passage.problem is not None:
+        metrics.problem(passage.problem)
+    if passage.status >= FAILED:
+        _line(log.warning, "request-failed", passage, route, method, seconds)
+    elif is_debugging():
+        _line(log.debug, "request", passage, route, method, seconds)
 
 
 def _line(write: Callable[..., Any], event: str, passage: Passage, route: str, method: str, seconds: float) -> None:
@@ -93,5 +97,9 @@ def _passage(headers: Iterable[tuple[bytes, bytes]]) -> Passage:
     held = dict(headers)
     given, parent = held.get(b"x-request-id"), held.get(b"traceparent")
     named = None if parent is None else _TRACEPARENT.fullmatch(parent)
-    sane = given if given is not None and _SANE.fullmatch(given) else b"%s-%x" % (_DRAWN, next(_count))
-    return Passage(sane, None if named is None else named[1].decode("ascii"))
+    return Passage(id_of(given), None if named is None else named[1].decode("ascii"))
+
+
+def id_of(given: bytes | None) -> bytes:
+    """Give the id of a request: what its caller gave, if that is sane, else one of its own."""
+    return given if given is not None and _SANE.fullmatch(given) else b"%b-%x" % (_DRAWN, next(_count))

@@ -83,6 +83,11 @@ class Tracing:
 
         return cls(exporting(endpoint, ratio=ratio))
 
+    @property
+    def is_on(self) -> bool:
+        """Say whether requests have spans."""
+        return self._provider is not None
+
     def of_requests(self) -> "TelemetryConfig":
         """Give FastAPI's own telemetry its settings: spans of requests where there is tracing, nothing else.
 

@@ -1,8 +1,6 @@
 """Connections: each ends in time, none holds more than it may, and every end is told in its turn."""
 
 import asyncio
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -270,25 +268,3 @@ async def test_a_connection_that_expires_tells_what_is_known_of_its_request():
         ("POST", "/held"): "commit-unknown",
         ("DELETE", "/held"): "commit-unknown",
     }
-
-
-async def test_a_connection_is_handed_to_the_protocol_that_it_asks_for_without_its_deadlines():
-    handed: list[Any] = []
-
-    class Other(asyncio.Protocol):
-        def __init__(self, **given: Any) -> None:
-            handed.append(SimpleNamespace(**given, data=b""))
-
-        def data_received(self, data: bytes) -> None:
-            handed[0].data += data
-
-    async with listening(head_ms_max=SOON_MS, first_byte_ms_max=SOON_MS) as served:
-        served.config.ws_protocol_class = Other
-        async with wire(served.port) as client:
-            client.ask("GET", "/channel", headers="Connection: Upgrade\r\nUpgrade: websocket\r\n")
-            await until(lambda: bool(handed))
-            await asyncio.sleep(2 * SOON_MS / 1000)
-            client.send(b"frame")
-            await until(lambda: handed[0].data.endswith(b"frame"))
-
-    assert handed[0].data.startswith(b"GET /channel HTTP/1.1\r\n")

@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import msgspec
+
 from app.gates.catalogue import COMMANDS, word_of
 from app.gates.identity import Token
 from app.journal import open_journal
@@ -45,6 +47,7 @@ def seeds() -> dict[str, list[bytes]]:
     return {
         "body": bodies,
         "codec": [bytes([kinds.index(kind)]) + blob for kind, blob in blobs],
+        "frames": list(_frames()),
         "tokens": [*_tokens(), *(bytes([0]) + key.encode("latin-1", "replace") for key in keys)],
     }
 
@@ -79,6 +82,31 @@ def _tokens() -> Iterator[bytes]:
         yield b"\x02Bearer " + credential.encode()
     head, claims = (base64.urlsafe_b64decode(part + "==") for part in targets.SESSION.split(".")[:2])
     yield b"\x03" + head + b"\n" + claims
+
+
+def _frames() -> Iterator[bytes]:
+    """Give what clients of channels send, under a mask of zeros, so that the fuzzer can read it."""
+
+    def frame(first: int, data: bytes) -> bytes:
+        size = bytes([0x80 | len(data)]) if len(data) < 126 else b"\xfe" + len(data).to_bytes(2, "big")
+        return bytes([first]) + size + b"\0\0\0\0" + data
+
+    said: list[dict[str, object]] = [
+        {"id": 1, "command": "begin", "character": "hero", "layer": "base", "target": "Run", "key": "a-key-of-mine"},
+        {"id": 2, "watch": {"after": 1}},
+        {"unwatch": True},
+        {"id": 3, "command": "tick", "seal": 1},
+        {"id": 4, "command": "bundle", "commands": [{"command": "ack", "character": "hero", "through": 0}]},
+    ]
+    for message in said:
+        yield b"\x00" + frame(0x81, json.dumps(message).encode())
+        yield b"\x01" + frame(0x82, msgspec.msgpack.encode(message))
+    yield b"\x10" + frame(0x01, b'{"id":1,') + frame(0x89, b"ping") + frame(0x00, b"") + frame(0x80, b'"watch":{}}')
+    yield b"\x00" + frame(0x8A, b"") + frame(0x88, b"\x03\xe8bye") + frame(0x81, b"late")
+    yield b"\xff" + frame(0x82, b"x" * 200)[:150]
+    yield b"\x02" + frame(0x81, b"x" * 2_500)
+    for first in (0x83, 0xC1, 0x09, 0x80):
+        yield b"\x04" + frame(0x81, b"{}") + frame(first, b"x") + frame(0x81, b"{}")
 
 
 def words() -> Iterator[str]:

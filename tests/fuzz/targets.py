@@ -13,15 +13,21 @@ from typing import Any
 
 import msgspec
 from pydantic import ValidationError
+from websockets.frames import Frame, Opcode
+from websockets.protocol import State
+from websockets.server import ServerProtocol
 
 from app.api import batch, decode, envelope
 from app.api.bodies import RigBody
 from app.api.callers import ANYBODY, Role
+from app.api.formats import JSON, MSGPACK
+from app.api.framing import BINARY, CLOSE, TEXT, Framing, Message, closing_of
 from app.api.keys import Keyring, digest_of
 from app.api.problems import ProblemError, problem_response
 from app.api.quota import Quota
 from app.api.security import Security
 from app.api.sessions import SessionBody, Sessions
+from app.api.talk import Service, Talk, Wish
 from app.gates.bundle import Bundle, resolved
 from app.gates.candidate import Candidate
 from app.gates.catalogue import COMMANDS, outcome_of
@@ -45,10 +51,13 @@ from app.journal.codec import (
     encode_checkpoint,
     encode_entry,
 )
+from app.journal.memory import MemoryJournal
 from app.journal.port import JournalDamaged
 from app.sequencing.mailbox import Addressed
+from app.sequencing.registry import Registry
 from app.sequencing.store import bounds_of
 from app.settings import Settings
+from app.telemetry.metrics import Metrics
 
 SECRET = b"a secret of thirty-two bytes    "
 SETTINGS = Settings(journal="memory:")
@@ -294,5 +303,73 @@ def tokens(data: bytes) -> Came:
     return NOTHING
 
 
-TARGETS: dict[str, Target] = {"body": body, "codec": codec, "tokens": tokens}
+FRAMED_BYTES_MAX, FRAGMENTS_MAX = 2_000, 64
+FORMATS = (JSON, MSGPACK)
+LOOP = asyncio.new_event_loop()
+"""What takes frames apart wants to be within an event loop, though it never waits."""
+
+
+def frames(data: bytes) -> Came:
+    """Take what a channel's client sends: what is read is what another library reads, and each message is answered."""
+    return LOOP.run_until_complete(_framed(data[0], data[1:]))
+
+
+async def _framed(way: int, data: bytes) -> Came:
+    whole, pieces = _framing(), _framing()
+    messages = whole.read(data)
+    size = 1 + way // 2
+    in_pieces = [each for at in range(0, len(data), size) for each in pieces.read(data[at : at + size])]
+    assert in_pieces == messages
+    assert pieces.violation == whole.violation
+    assert pieces.held_bytes == whole.held_bytes <= len(data) or whole.violation is not None
+    _see_that_another_reads_the_same(data, whole, messages)
+    talk = Talk(SERVICE, scene="room", caller=ANYBODY, authorization=[], form=FORMATS[way % 2])
+    came: Came = frozenset() if whole.violation is None else frozenset({("closed", str(whole.violation.code))})
+    for kind, message in messages:
+        came |= _heard(talk, message) if kind in (TEXT, BINARY) else frozenset({(kind.name, "")})
+        if kind is CLOSE:
+            closing_of(message)
+    return came
+
+
+def _framing() -> Framing:
+    return Framing(message_bytes_max=FRAMED_BYTES_MAX, fragments_max=FRAGMENTS_MAX)
+
+
+def _see_that_another_reads_the_same(data: bytes, ours: Framing, messages: list[Message]) -> None:
+    """Up to a close frame, or to what one of the two does not take, both read the same."""
+    other = ServerProtocol(state=State.OPEN, max_size=FRAMED_BYTES_MAX)
+    other.receive_data(data)
+    theirs, fragments = list[tuple[int, bytes]](), list[bytes]()
+    kind = 0
+    for event in other.events_received():
+        assert isinstance(event, Frame)
+        if event.opcode in (Opcode.PING, Opcode.PONG, Opcode.CLOSE):
+            theirs.append((int(event.opcode), bytes(event.data)))
+            continue
+        kind = kind if event.opcode is Opcode.CONT else int(event.opcode)
+        fragments.append(bytes(event.data))
+        if event.fin:
+            theirs.append((kind, b"".join(fragments)))
+            fragments = []
+    read = [(each.value, message) for each, message in messages]
+    close = next((at for at, (each, _) in enumerate(read) if each == CLOSE.value), len(read) - 1)
+    read = read[: close + 1]
+    shared = min(len(read), len(theirs))
+    assert read[:shared] == theirs[:shared]
+    if ours.violation is None and other.parser_exc is None:
+        assert len(read) == len(theirs)
+
+
+def _heard(talk: Talk, message: bytes) -> Came:
+    said = talk.heard(message)
+    if isinstance(said.what, ProblemError):
+        return told(said.what)
+    return frozenset({("said", said.what.name if isinstance(said.what, Wish) else name_of(type(said.what.command)))})
+
+
+SERVICE = Service(Registry(MemoryJournal(), SETTINGS), SECURITY, SETTINGS, Metrics(), lambda work, *given: work(*given))
+
+
+TARGETS: dict[str, Target] = {"body": body, "codec": codec, "frames": frames, "tokens": tokens}
 """Every target, by its name. No input is empty."""

@@ -98,3 +98,18 @@ def test_clearing_lets_go_of_all():
     roster.clear()
 
     assert (len(roster), roster.names(), roster.get("a")) == (0, [], None)
+
+
+def test_a_roster_that_is_kept_still_stays_as_it_was():
+    roster = filled(1, "a", "b", "c")
+    still = roster.still()
+
+    roster.put("a", character(9))
+    roster.put("d", character(3))
+    roster.cool(4)
+    roster.remove("b")
+
+    assert list(still) == ["a", "b", "c"]
+    assert still.names() == ["a", "b", "c"]
+    assert [still.get(name) for name in "abc"] == [character(0), character(1), character(2)]
+    assert list(roster) == ["a", "c", "d"]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from app.gates import settling
 from app.gates.candidate import Candidate
-from app.gates.decision import Command
+from app.gates.decision import Command, Undecided
 from app.gates.event_commands import CommitLoop, Enqueue, Play, Retire
 from app.gates.lives import Spawn
 from app.gates.parameter import CommitParameters, ParameterValue
@@ -81,7 +81,7 @@ def played(rig: Rig | None, asked: list[Asked], *, ticks: bool, bytes_max: int) 
                 command = each[0](token=granted[-1 - each[1] % len(granted)], life=each[2])
             record = candidate.decide(name, command)
             records.append(record)
-            if type(getattr(record, "answer", None)) is TransitionGranted:
+            if not isinstance(record, Undecided) and isinstance(record.answer, TransitionGranted):
                 granted.append(record.answer.token)
         scene.adopt(candidate)
     hero = scene.roster.get("hero")

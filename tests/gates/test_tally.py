@@ -5,7 +5,7 @@ from msgspec import UNSET
 from app.gates.decision import Refused
 from app.gates.event_commands import Enqueue
 from app.gates.identity import Token
-from app.gates.tally import LastRefusal, LayerTally, Tally, count, counts, prune
+from app.gates.tally import LastRefusal, LayerTally, Tally, copied, count, counts, prune
 from app.gates.transition import Begin, Cancel, Complete, Fail
 from tests.support.rigs import candidate
 
@@ -72,3 +72,16 @@ def test_pruning_forgets_what_is_no_longer_there():
     prune(tally, {}, {"base": None}, {"main": None})
 
     assert (list(tally.layers), tally.suppressed, tally.last_refusals) == (["base"], {}, {})
+
+
+def test_a_copy_keeps_its_counts_while_the_other_is_counted_into():
+    refusals = ((Complete(token=TOKEN), "unknown_token"), (EVENT, "duplicate"), (candidate(1), "stale_request"))
+    tally = tallied(*refusals)
+    before = copied(tally)
+
+    for command, outcome in refusals:
+        number = command.clip_instance if isinstance(command, Enqueue) else UNSET
+        count(tally, command, Refused(outcome, clip_instance=number))
+
+    assert before == tallied(*refusals)
+    assert tally == tallied(*refusals, *refusals)

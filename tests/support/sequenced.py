@@ -13,6 +13,7 @@ from app.gates.transition import Begin
 from app.journal.codec import decode_entry
 from app.journal.port import START, Journal
 from app.sequencing.census import Census
+from app.sequencing.feed import Feeds
 from app.sequencing.mailbox import Addressed, Decided, Earlier, Result, Submission, awaited
 from app.sequencing.registry import Registry
 from app.sequencing.sequencer import Sequencer
@@ -43,8 +44,9 @@ class Node:
 
     def __init__(self, journal: Journal, clock: Clock | None = None, **settings: Any) -> None:
         self.clock = clock or Clock()
+        given = Settings(**settings)
         self.sequencer = Sequencer(
-            "room", journal, Settings(**settings), self.clock, Metrics(), Tracing(), Census(journal, 1_000)
+            "room", journal, given, self.clock, Metrics(), Tracing(), Census(journal, 1_000), Feeds(given)
         )
 
     @property

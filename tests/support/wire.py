@@ -100,11 +100,16 @@ class Wire:
             except ConnectionError:
                 return self._read
 
-    async def _more(self) -> None:
-        part = await asyncio.get_running_loop().sock_recv(self._socket, 65_536)
+    async def some(self) -> bytes:
+        """Read what comes next."""
+        async with asyncio.timeout(WAIT_S_MAX):
+            part = await asyncio.get_running_loop().sock_recv(self._socket, 65_536)
         if not part:
             raise ConnectionResetError(f"the other side has closed; it said {self._read!r}")
-        self._read += part
+        return part
+
+    async def _more(self) -> None:
+        self._read += await self.some()
 
     def finish(self) -> None:
         """Say that nothing more is sent."""
