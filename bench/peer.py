@@ -6,6 +6,8 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field
 
+from bench.announcing import Announcing
+
 
 class Strict(BaseModel):
     """A body that takes what it names and nothing else."""
@@ -157,17 +159,7 @@ async def batch(scene: str, body: Batch) -> Answers:
 def main() -> None:
     """Serve on a free port of the loopback address and say which."""
     config = uvicorn.Config(app, host="127.0.0.1", port=0, loop="uvloop", http="httptools", log_level="warning")
-
-    class Server(uvicorn.Server):
-        """A server that says where it listens."""
-
-        async def startup(self, sockets: Any = None) -> None:
-            """Start listening, then print the address."""
-            await super().startup(sockets=sockets)
-            port = self.servers[0].sockets[0].getsockname()[1]
-            print(f"peer listens on http://127.0.0.1:{port}", flush=True)
-
-    Server(config).run()
+    Announcing(config).run()
 
 
 if __name__ == "__main__":

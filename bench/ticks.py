@@ -1,14 +1,19 @@
 """A scene at 60 ticks a second: what it costs the server's core, rollbacks included."""
 
 import asyncio
-import os
-from pathlib import Path
+import statistics
 from typing import Any
 
 import httpx
 import msgspec
 
+from bench.rounds import Findings, Plan, say
+from bench.servers import Address, cpu_seconds, posegate
+
 CHARACTERS, HZ, ROLLBACK_TICKS, LOOP_TICKS = 64, 60, 8, 30
+SECONDS = 5
+"""How often the plan's time a round takes: there is one rollback a second."""
+
 KINDS = {"footstep": "presentation", "hit": "gameplay"}
 
 
@@ -31,13 +36,7 @@ def requests_of(tick: int) -> list[dict[str, Any]]:
     return requests
 
 
-def cpu_seconds(process: int) -> float:
-    """Give the processor time that a process has used."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-async def ticking(address: tuple[str, int, int], scene: str, seconds: int) -> dict[str, float]:
+async def ticking(address: Address, scene: str, seconds: int) -> dict[str, float]:
     """Seal a tick 60 times a second for some seconds, and once a second roll 8 ticks back and play them again.
 
     Give the share of a core that the server used, and how many ticks came later than their time.
@@ -71,3 +70,16 @@ async def ticking(address: tuple[str, int, int], scene: str, seconds: int) -> di
                 (await client.post("/batch", json={"commands": acks})).raise_for_status()
         elapsed = loop.time() - started
         return {"share_of_a_core": (cpu_seconds(process) - used) / elapsed, "late_ticks": late, "ticks": seconds * HZ}
+
+
+async def measured(plan: Plan) -> Findings:
+    """Measure what a scene at 60 ticks a second with rollbacks takes of the server's core; nothing is judged by it."""
+    shares, seconds = list[float](), max(1, round(plan.seconds * SECONDS))
+    for number in range(plan.rounds):
+        with posegate(f"sqlite:{plan.directory}/ticks{number}.db") as address:
+            found = await ticking(address, "ticks", seconds)
+        shares.append(found["share_of_a_core"])
+        late = f"{found['late_ticks']} of {found['ticks']} ticks late"
+        say(f"ticks, round {number + 1} of {plan.rounds}: {shares[-1]:.2f} of a core, {late}")
+    what = f"{CHARACTERS} characters, {HZ} ticks a second, 3 requests a character and tick, each second"
+    return Findings([], {f"{what} a rollback of {ROLLBACK_TICKS}: share of a core": statistics.median(shares)})
