@@ -119,6 +119,10 @@ BATCH = _described(
     is_keyed=False,
 )
 """The description of the batch."""
+BATCH["requestBody"]["description"] = (
+    "Sent as `application/msgpack`, with the same members, it is answered in MessagePack. It is not listed as a media "
+    "type: tools that make requests from this document could not write it."
+)
 
 _REFERENCES = (
     'Fields `token`, `holder`, `clip_instance` and `request` may be `{"answer": i}`: '

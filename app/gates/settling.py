@@ -74,13 +74,12 @@ def settle(scene: Overlay, name: str, command: Command, link: int | None = None)
     rig = scene.rigs[before.rig].rig
     shortcut = SHORTCUTS.get(kind)
     if shortcut is not None and link is None and command.life is UNSET and command.holder is UNSET:
-        ticks = scene.ticks
-        found = None
-        if not ticks.is_running and not ticks.links:
+        ticks, found = scene.ticks, None
+        if not ticks.links and not (ticks.is_running and (ticks.unreturned or kind is CommitLoop)):
             found = shortcut(command, name, before, rig, scene.sealer, scene.at)
         if found is not None and (kind not in GROWING or surely_holds(scene, name, command)):
-            scene.living[name] = after = found[1]
-            return found[0], after.revision, None
+            scene.put(name, before, found[1])
+            return found[0], found[1].revision, None
     answer = before.decide(command, Place(name, rig, scene.sealer, scene.holds, scene.moment, link))
     if type(answer) is Refused:
         return answer, _refuse(scene, name, command, answer, before), None
