@@ -4,7 +4,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 WAIT_S_MAX = 10.0
@@ -53,6 +53,9 @@ class Script:
 
     def stop(self) -> None:
         """Listen no more."""
+        with suppress(OSError):
+            # Closing alone leaves a thread in `accept` where it is.
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         for connection in self._held:
             connection.close()
