@@ -43,6 +43,9 @@ ITEMS_MAX = 4096
 _VALUES_SEEN_MAX = 32_768
 """More values than any command, rig or pose that is taken has; about 40 ms of looking."""
 
+LEVELS_READ_MAX = 200
+"""How deep a body is read at all, whatever reads it: as deep as jiter does."""
+
 _FLOAT_WHOLE_MAX = 10**300
 """Above every 32-bit float, and below what a float cannot be made of."""
 
@@ -93,7 +96,18 @@ def _parse_long_numbers(body: bytes, settings: Settings) -> Any:
         _refuse_depth(settings)
     except ValueError as error:
         raise ProblemError("malformed-json", str(error)) from error
+    if _levels_exceed(parsed, LEVELS_READ_MAX):
+        _refuse_depth(settings)
     return parsed
+
+
+def _levels_exceed(value: Any, most: int) -> bool:
+    """Say whether a value has more levels than `most`, whatever their number: nothing here calls itself."""
+    level, levels = [value], 0
+    while level and levels <= most:
+        held = [each.values() if type(each) is dict else each for each in level if type(each) in (dict, list)]
+        level, levels = [item for items in held for item in items], levels + 1
+    return bool(level)
 
 
 def _whole(digits: str) -> int | float:
@@ -108,10 +122,11 @@ def _members_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_depth(settings: Settings) -> NoReturn:
-    raise _too_deep(settings)
+    raise too_deep(settings)
 
 
-def _too_deep(settings: Settings) -> ProblemError:
+def too_deep(settings: Settings) -> ProblemError:
+    """Give the problem of a body that is nested too deep."""
     limit = settings.json_depth_max
     return ProblemError("too-large", f"the body is nested more than {limit} levels deep", limit=limit)
 
@@ -124,7 +139,7 @@ def misfit(value: Any, detail: str, settings: Settings, *, at: str | None = None
     """
     _require_few(value)
     if _depth(value, settings.json_depth_max) > settings.json_depth_max:
-        return _too_deep(settings)
+        return too_deep(settings)
     return ProblemError("invalid", detail, at=at)
 
 

@@ -40,20 +40,26 @@ def _parse_msgpack(body: bytes, settings: Settings) -> Any:
     except (msgspec.DecodeError, ValueError, OverflowError) as error:
         raise ProblemError("malformed-msgpack", str(error)) from error
     _require_json(values, settings)
-    if len(_encode(values)) != len(body):
-        # Shorter when a member stood twice, or when something was written longer than it needs: read it slowly.
+    if len(_encode(values)) != len(body) or plain.FLOAT32 in body:
+        # Shorter when a member stood twice, or when something was written longer than it needs; a 32-bit float is
+        # written longer here, which could make up for a member. Read it slowly.
         _require_members_once(body)
     return values
 
 
 def _require_json(values: Any, settings: Settings) -> None:
-    """See that values are such as JSON has, and not more of them than a body may hold.
+    """See that values are such as JSON has, no deeper than JSON is read, and not more than a body may hold.
 
     Raises:
         ProblemError: `malformed-msgpack`, or `too-large`.
     """
-    unseen, seen, limit = [values], 0, settings.json_values_max
-    while unseen:
+    unseen, inner, seen, limit = [values], list[Any](), 0, settings.json_values_max
+    levels = 0
+    while unseen or inner:
+        if not unseen:
+            unseen, inner, levels = inner, [], levels + 1
+            if levels > decode.LEVELS_READ_MAX:
+                raise decode.too_deep(settings)
         value = unseen.pop()
         kind = type(value)
         if kind in _SCALARS:
@@ -70,7 +76,7 @@ def _require_json(values: Any, settings: Settings) -> None:
         seen += len(items)
         if seen > limit:
             raise ProblemError("too-large", f"the body holds more than {limit} values", limit=limit)
-        unseen.extend(items)
+        inner.extend(items)
 
 
 def _require_members_once(body: bytes) -> None:

@@ -30,6 +30,9 @@ NORMAL, GOING_AWAY, PROTOCOL_ERROR, UNSUPPORTED_DATA = 1000, 1001, 1002, 1003
 INVALID_TEXT, MESSAGE_TOO_BIG, INTERNAL_ERROR, TRY_AGAIN_LATER = 1007, 1009, 1011, 1013
 
 _CODE_MAX = 4999
+_NEVER_SENT = (0, 1006)
+"""The codes that no close frame may have, and that a reader lets through all the same."""
+
 _FIRST = {kind: 0x80 | kind.value for kind in WSMsgType}
 _SHORT_MAX, _MEDIUM_MAX = 125, 65_535
 _MEDIUM, _LARGE = Struct("!BBH"), Struct("!BBQ")
@@ -259,7 +262,7 @@ def closing_of(data: bytes) -> Closing:
     if not data:
         return Closing(NO_STATUS)
     code = int.from_bytes(data[:2], "big")
-    if code > _CODE_MAX:
+    if code > _CODE_MAX or code in _NEVER_SENT:
         return Closing(PROTOCOL_ERROR, "a close frame has a code that there is none of")
     return Closing(code, data[2:].decode("utf-8", "replace"))
 

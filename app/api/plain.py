@@ -5,6 +5,7 @@ left to them: an escaped letter, a member that stands twice or that nobody knows
 """
 
 from collections.abc import Callable
+from ctypes import c_float
 from operator import attrgetter
 from typing import Any, Union
 
@@ -16,12 +17,16 @@ from app.api.problems import ProblemError
 from app.gates.decision import Command, name_of
 from app.gates.identity import Number as Life
 from app.gates.identity import Token, is_identifier
+from app.gates.parameter import CommitParameters
 from app.sequencing.mailbox import Addressed
 from app.settings import Settings
 
 _NO_REFERENCES: dict[str, int] = {}
 _OPAQUE = ("payload", "data", "evaluation")
 _UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
+
+FLOAT32 = b"\xca"
+"""How a 32-bit float begins in MessagePack: the one value that is written longer again than it came, as 64 bits."""
 
 
 class Wire(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -105,11 +110,21 @@ def wires_of_msgpack(body: bytes, settings: Settings) -> list[Wire] | None:
         return None
     if len(batch.commands) > settings.json_values_max or len(_encode_msgpack(batch)) != len(body):
         return None
+    if FLOAT32 in body and any(map(_may_be_short, batch.commands)):
+        return None
     for wire in batch.commands:
         opaque = _READINGS[type(wire)].opaque
         if opaque is not None and opaque(wire) is not UNSET:
             return None
     return batch.commands
+
+
+def _may_be_short(wire: Any) -> bool:
+    """Say whether a parameter may have come as a 32-bit float: it has a value that one can have."""
+    if _READINGS[type(wire)].command is not CommitParameters:
+        return False
+    floats = [item.value for item in wire.values if type(item.value) is float]
+    return any(value != value or c_float(value).value == value for value in floats)
 
 
 def addressed(wire: Wire, settings: Settings) -> Addressed | None:

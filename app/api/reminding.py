@@ -114,7 +114,11 @@ class Reminding:
         turns: Sequence[Turn]
         if watcher.is_behind:
             async with registry.feeds.reading:
-                turn = await registry.turn_after(self._talk.scene, watcher.place)
+                place = watcher.place
+                turn = await registry.turn_after(self._talk.scene, place)
+            if watcher.place < place:
+                # Somebody remembered what was decided before, while this was read.
+                return
             turns = [] if turn is None else [turn]
             watcher.place = watcher.place if turn else watcher.last
         else:

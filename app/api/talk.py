@@ -117,17 +117,18 @@ class Talk:
                 self._counted = messages
 
     def heard(self, data: bytes) -> Said:
-        """Read one message. It counts as one command of its caller, whatever it turns out to be."""
-        number, settings = None, self.service.settings
+        """Read one message. It counts as one command of its caller, whatever it turns out to be.
+
+        One beyond the rate is read for its number all the same: nobody could tell otherwise whose problem it is.
+        """
+        number, settings, beyond = None, self.service.settings, self._count()
         try:
-            if self._counted:
-                self._counted -= 1
-            else:
-                self.service.security.quota.take(self.caller, 1)
             parsed = self.form.parse(data, settings)
             fields = parsed if type(parsed) is dict else decode.members(parsed, settings)
             given = fields.pop("id", None)
             number = given if type(given) is int and 0 <= given <= NUMBER_MAX else _number(given)
+            if beyond is not None:
+                raise beyond
             if "watch" in fields or "unwatch" in fields:
                 return Said(number, _wish(fields))
             if number is None:
@@ -136,7 +137,18 @@ class Talk:
             return Said(number, place) if place.character is not None else Said(number, place, 1 + inside(place))
         except ProblemError as problem:
             # Without the frames it came through, which would all be kept as long as the message is.
-            return Said(number, problem.with_traceback(None))
+            return Said(number, (beyond or problem).with_traceback(None))
+
+    def _count(self) -> ProblemError | None:
+        """Count a message, unless it was counted ahead; give the problem of one that is beyond the rate."""
+        if self._counted:
+            self._counted -= 1
+            return None
+        try:
+            self.service.security.quota.take(self.caller, 1)
+        except ProblemError as problem:
+            return problem
+        return None
 
     def _command(self, fields: dict[str, Any]) -> Addressed:
         """Give the command of a message.

@@ -361,6 +361,7 @@ async def test_each_message_counts_against_the_rate_of_its_caller():
             turned_away = {message["problem"]["type"] for message in told if "problem" in message}
             assert 1 <= len(decided) <= 40
             assert turned_away == {"/problems/too-many-requests"}
+            assert sorted(message["id"] for message in told) == list(range(60))
 
 
 async def test_refusals_that_are_recorded_count_too():

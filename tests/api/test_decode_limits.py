@@ -66,6 +66,16 @@ def test_a_body_nested_too_deep_is_too_large_at_every_path(call: Caller, path: s
         assert reply.body["limit"] == limit
 
 
+@pytest.mark.parametrize("door", ["single", "batch"])
+@pytest.mark.parametrize("depth", [65, 199, 500, 900])
+def test_a_body_with_a_number_of_thousands_of_digits_is_held_to_the_same_depth(call: Caller, door: str, depth: int):
+    nested = '{"clip_instance": 1, "loop": %s, "frame": 0, "kind": "step", "unknown": %s}'
+
+    kind, status, _ = problem(call.through(door, "enqueue", nested % ("1" * 5000, "[" * depth + "]" * depth)))
+
+    assert (kind, status) == ("too-large", 413)
+
+
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize(("name", "field"), [("begin", "data"), ("play", "data"), ("enqueue", "payload")])
 @pytest.mark.parametrize(

@@ -55,6 +55,10 @@ def test_both_formats_read_the_same_values(values: Any):
         (pack({b"a": 1}), "malformed-msgpack"),
         (b"\x82\xa1a\x01\xa1a\x02", "duplicate-json-key"),
         (b"\x91\x82\xa1a\x01\xa1a\x01", "duplicate-json-key"),
+        # A 32-bit float is written four bytes longer again, and the member that stands twice has four.
+        (b"\x83\xa2id\x01\xa2id\x02\xa1x\xca\x3f\xc0\x00\x00", "duplicate-json-key"),
+        (b"\x91" * 201 + b"\x01", "too-large"),
+        (b"\x81\xa1a" * 900 + b"\x01", "too-large"),
         (b"\x91" * 100_000 + b"\x01", "too-large"),
     ],
 )

@@ -206,3 +206,13 @@ async def test_a_clients_close_frame_is_read():
     assert closing_of(b"") == Closing(NO_STATUS)
     assert closing_of(b"\x03\xe8bye") == (1000, "bye")
     assert closing_of(b"\x13\x88").code == 1002
+
+
+@pytest.mark.parametrize("code", [0, 999, 1004, 1005, 1006, 1015, 2999, 5000, 65_535])
+async def test_a_code_that_no_close_frame_may_have_is_not_given_back(code: int):
+    framing = framing_of()
+
+    messages = framing.read(masked(Opcode.CLOSE, code.to_bytes(2, "big")))
+
+    found = framing.violation or closing_of(messages[0][1])
+    assert found.code == 1002

@@ -133,8 +133,13 @@ def test_in_messagepack_a_member_that_stands_twice_or_is_written_long_is_read_cl
     twice = b"\x81" + msgspec.msgpack.encode("commands") + b"\x91" + bytes([item[0] + 1]) + item[1:]
     twice += msgspec.msgpack.encode("target") + msgspec.msgpack.encode("Run")
     long = b"\x81" + msgspec.msgpack.encode("commands") + b"\xdc\x00\x01" + item
+    # A 32-bit float is written four bytes longer again, and the member that stands twice has four.
+    value = b"\x83\xa2id\x01\xa2id\x02" + msgspec.msgpack.encode("value") + b"\xca\x3f\xc0\x00\x00"
+    commit = {"command": "commit-parameters", "character": "hero", "values": [msgspec.Raw(value)]}
+    made_up_for = msgspec.msgpack.encode({"commands": [commit]})
 
     assert quickly(twice, msgpack=True) is None
+    assert quickly(made_up_for, msgpack=True) is None
     assert quickly(long, msgpack=True) is None
     assert quickly(b"\x81" + msgspec.msgpack.encode("commands") + b"\x91" + item, msgpack=True) == quickly(of(BEGIN))
 

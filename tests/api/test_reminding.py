@@ -1,6 +1,9 @@
 """Reminding: who queued a request on a channel hears its answer when its tick is sealed, by whoever that is."""
 
+import asyncio
 from typing import Any
+
+import pytest
 
 from tests.support.channelled import Caller, channel
 from tests.support.watching import Service, service
@@ -123,6 +126,32 @@ async def test_asked_again_with_its_key_on_another_channel_what_was_sealed_meanw
             told = await caller.hear()
 
             assert (told["id"], instances(told)) == (8, [(1, 1, 1)])
+
+
+async def test_what_was_asked_again_while_the_journal_is_read_is_told_too(monkeypatch: pytest.MonkeyPatch):
+    reading, go_on = asyncio.Event(), asyncio.Event()
+    async with service(feed_decisions_max=1) as served, channel(served.port) as caller:
+        await served.spawn("hero")
+        for number in (1, 2):
+            await queued(caller, number, play(number, number), key=f"a-key-of-{number}")
+            await tick(served, seal=number)
+            assert (await caller.hear())["id"] == number
+        await queued(caller, 3, play(9, 3))
+        turn_after = served.registry.turn_after
+
+        async def slowly(scene: str, place: int) -> Any:
+            turn = await turn_after(scene, place)
+            reading.set()
+            await go_on.wait()
+            return turn
+
+        monkeypatch.setattr(served.registry, "turn_after", slowly)
+        await queued(caller, 12, play(2, 2), key="a-key-of-2")
+        await reading.wait()
+        await queued(caller, 11, play(1, 1), key="a-key-of-1")
+        go_on.set()
+
+        assert [(await caller.hear())["id"] for _ in range(2)] == [11, 12]
 
 
 async def test_more_than_may_be_waited_for_is_forgotten_the_earliest_tick_first():

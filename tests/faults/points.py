@@ -15,6 +15,8 @@ from typing import Any
 from msgspec import Struct
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+from app.api.connection import Connection
+from app.api.lane import LaneRequest
 from app.journal import sqlite_tables
 from app.journal.sqlite import SqliteJournal
 from app.journal.sqlite_marks import Marks
@@ -55,7 +57,8 @@ POINTS = {
     "before the mark": Point(20, keeps=True),
     "after commit": Point(20, keeps=True),
     "before answer": Point(40, keeps=True),
-    "after answer": Point(40, keeps=True),
+    # The fast lane writes its answer at once, and the loop tries at once to hand it over.
+    "after answer": Point(40, keeps=True, answers=True),
     "before the bytes leave": Point(40, keeps=True),
     "between head and body": Point(40, keeps=True),
     "after the bytes left": Point(40, keeps=True, answers=True),
@@ -189,9 +192,38 @@ def _lay_in_answers(doom: Doom) -> None:
             doom.passed("after the bytes left")
 
     setattr(RequestResponseCycle, "send", sent)  # noqa: B010 - as above
+    _lay_in_lane(doom)
 
 
-async def _left(cycle: RequestResponseCycle) -> None:
+def _lay_in_lane(doom: Doom) -> None:
+    """The fast lane writes head and body together: here they are written apart, as the network may part them."""
+    answer = Connection.answer
+    following = set[asyncio.Task[None]]()
+
+    async def parted(connection: Connection, request: LaneRequest, said: bytes) -> None:
+        head, end, body = said.partition(b"\r\n\r\n")
+        connection.transport.write(head + end)
+        await _left(connection)
+        doom.passed("between head and body")
+        answer(connection, request, body)
+
+    async def left(connection: Connection) -> None:
+        await _left(connection)
+        doom.passed("after the bytes left")
+
+    def answered(connection: Connection, request: LaneRequest, said: bytes) -> None:
+        doom.passed("before the bytes leave")
+        if doom.awaits("between head and body"):
+            following.add(asyncio.ensure_future(parted(connection, request, said)))
+            return
+        answer(connection, request, said)
+        if doom.awaits("after the bytes left"):
+            following.add(asyncio.ensure_future(left(connection)))
+
+    setattr(Connection, "answer", answered)  # noqa: B010 - as above
+
+
+async def _left(cycle: RequestResponseCycle | Connection) -> None:
     """Return when the kernel has what was written: the loop hands it over at the end of a step."""
     await asyncio.sleep(0)
     # A transport of the service's own may pass bytes on to the one that knows the socket.

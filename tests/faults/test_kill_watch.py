@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +31,14 @@ class Reader:
 
     async def follow(self, port: int) -> None:
         """Read until the connection breaks."""
-        async with wire(port) as connection:
-            watch = Watch(connection)
-            try:
+        with suppress(ConnectionError):
+            async with wire(port) as connection:
+                watch = Watch(connection)
                 await watch.begin(f"{SCENE}/watch{self.query}", f"Last-Event-ID: {self.last_id}\r\n")
                 while (event := await watch.event()) is not None:
                     assert event.kind in ("decisions", None), event
                     self.read += event.data["decisions"] if event.kind else []
                     self.last_id = self.last_id if event.id is None else event.id
-            except ConnectionError:
-                return
 
     def wants(self, decision: dict[str, Any]) -> bool:
         """Say whether a decision is one that it asked for, without a look at the code."""

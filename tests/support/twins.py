@@ -141,13 +141,12 @@ def plain(said: bytes) -> bytes:
 
 
 async def answered(connection: Connection) -> None:
-    """Wait until the newest request of a connection is answered, or has its turn and waits for more of its body."""
+    """Wait until a connection answers nothing, or what it answers waits for more of its body, and nothing behind it."""
     async with asyncio.timeout(WAIT_S_MAX):
         while True:
-            newest: RequestResponseCycle | None = connection.cycle
-            if newest is None or newest.response_complete or newest.disconnected:
-                return
-            if newest.more_body and not connection.pipeline:
+            present: RequestResponseCycle | None = connection._answering
+            is_over = present is None or present.response_complete or present.disconnected
+            if not connection.pipeline and (is_over or (present is not None and present.more_body)):
                 return
             await asyncio.sleep(0)
 
@@ -206,7 +205,10 @@ class Twins:
         slow = self._runner.run(self.slow.say(pieces))
         assert fast == slow, f"\nwith the lane:    {fast!r}\nwithout the lane: {slow!r}\nto {pieces!r}"
         counts = more(before[0], self.fast.counted()), more(before[1], self.slow.counted())
-        assert counts[0] == counts[1], f"{counts[0]} with the lane, {counts[1]} without it; to {pieces!r}"
+        # What is found to be no HTTP behind its head was begun, and is counted, if those before it were answered by
+        # then; the lane answers them sooner. What the client is told is the same.
+        is_comparable = ("malformed-http",) not in counts[0]
+        assert counts[0] == counts[1] or not is_comparable, f"{counts[0]} with the lane, {counts[1]} not; {pieces!r}"
         return fast
 
 

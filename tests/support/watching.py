@@ -196,3 +196,5 @@ async def service(**settings: Any) -> AsyncIterator[Service]:
             served.server.handle_exit(2, None)
             served.server.handle_exit(2, None)
             await served.server.shutdown()
+            # Told twice, the server does not wait for its journal.
+            await served.registry.close()
