@@ -74,9 +74,9 @@ KINDS: dict[str, Kind] = {
     "target-too-long": Kind(414, "The target is too long", False, "`limit` says how many bytes it may have."),
     "unsupported-media-type": Kind(
         415,
-        "The body must be JSON",
+        "The body is of a kind that is not taken",
         False,
-        "Send `Content-Type: application/json`; a batch may be `application/msgpack`.",
+        "Send `Content-Type: application/json`; a batch may be `application/msgpack` too.",
     ),
     "invalid": Kind(422, "The request does not fit its schema", False, "`at` and `detail` say where and why."),
     "key-reused": Kind(
