@@ -15,6 +15,7 @@ FUZZ_SECONDS ?= 20
 SOAK_MINUTES ?= 30
 AUDIT_FLAGS ?=
 BENCH ?=
+TEST_JOBS ?= 2
 SBOM_FLAGS ?=
 LOCKS := requirements.lock requirements-test.lock requirements-build.lock requirements-fuzz.lock requirements-bench.lock
 
@@ -45,7 +46,7 @@ demo: $(PACKAGE) ## Replay a crowd that a game engine recorded, through a servic
 
 .PHONY: test
 test: $(TOOLS) ## Run the tests; TESTS='tests/gates -x' says which and how.
-	$(BIN)/python -m pytest $(TESTS)
+	$(BIN)/python -m pytest --numprocesses $(TEST_JOBS) --dist loadfile $(TESTS)
 
 .PHONY: check
 check: ## Everything that must be green before a change is done: format, lint, types, imports, tests.

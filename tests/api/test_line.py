@@ -131,7 +131,9 @@ async def test_a_message_in_fragments_with_pings_between_is_one_message():
 
 
 @pytest.mark.parametrize(
-    "half", [b"\x81", b"\x81\xfe\x01", b"\x81\xfe\x01\x00mask", framed(Opcode.TEXT, b"{", fin=False)]
+    "half",
+    [b"\x81", b"\x81\xfe\x01", b"\x81\xfe\x01\x00mask", framed(Opcode.TEXT, b"{", fin=False)],
+    ids=["a byte", "a size", "a head", "a fragment"],
 )
 async def test_half_a_message_and_then_silence_is_closed(half: bytes):
     async with opened(body_ms_max=50) as (served, caller):
