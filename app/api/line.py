@@ -71,33 +71,33 @@ class Line(asyncio.Protocol):
 
     def begin(self) -> None:
         """Begin: the handshake is answered."""
-        raise NotImplementedError
+        raise NotImplementedError  # The other half says how; neither is a line without the other.
 
     def take(self, messages: Sequence[Message]) -> None:
         """Take messages that came."""
-        raise NotImplementedError
+        raise NotImplementedError  # The other half says how; neither is a line without the other.
 
     def go_on(self) -> None:
         """Go on after a pause: the client has read, or the line is to end."""
-        raise NotImplementedError
+        raise NotImplementedError  # The other half says how; neither is a line without the other.
 
     def forget(self) -> None:
         """Let go of what came and was not begun."""
-        raise NotImplementedError
+        raise NotImplementedError  # The other half says how; neither is a line without the other.
 
     def leave(self) -> None:
         """Let go of everything: the line has ended."""
-        raise NotImplementedError
+        raise NotImplementedError  # The other half says how; neither is a line without the other.
 
     @property
     def is_busy(self) -> bool:
         """Say whether something came that has no answer."""
-        raise NotImplementedError
+        raise NotImplementedError  # The other half says how; neither is a line without the other.
 
     @property
     def unanswered_bytes(self) -> int:
         """Say how many bytes of messages without an answer are held."""
-        raise NotImplementedError
+        raise NotImplementedError  # The other half says how; neither is a line without the other.
 
     # Coming and going.
 
