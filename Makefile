@@ -46,7 +46,13 @@ demo: $(PACKAGE) ## Replay a crowd that a game engine recorded, through a servic
 
 .PHONY: test
 test: $(TOOLS) ## Run the tests; TESTS='tests/gates -x' says which and how.
-	$(BIN)/python -m pytest --numprocesses $(TEST_JOBS) --dist loadfile $(TESTS)
+ifeq ($(strip $(TESTS)),)
+	$(BIN)/python -m pytest --numprocesses $(TEST_JOBS) --dist loadfile --ignore tests/contract
+	@# Its tests, one an operation, share an id; beside each other only the first of them would run.
+	$(BIN)/python -m pytest tests/contract
+else
+	$(BIN)/python -m pytest $(TESTS)
+endif
 
 .PHONY: check
 check: ## Everything that must be green before a change is done: format, lint, types, imports, tests.
