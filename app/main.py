@@ -31,7 +31,7 @@ from app.api.quota import Quota
 from app.api.security import Security
 from app.api.sessions import Sessions
 from app.api.stopping import StoppingServer
-from app.journal import open_journal
+from app.journal import connect_journal
 from app.sequencing.registry import Registry
 from app.settings import Settings
 from app.telemetry import log as telemetry
@@ -58,7 +58,7 @@ def build(settings: Settings, *, tracing: Tracing | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        journal = open_journal(settings.journal, committed=metrics.commit)
+        journal = await connect_journal(settings.journal, committed=metrics.commit)
         app.state.registry = Registry(journal, settings, metrics=metrics, tracing=tracing)
         app.state.registry.start(keys=keyring.watch())
         app.state.security = Security(keyring, Sessions(journal.secret), Quota(settings))

@@ -9,7 +9,7 @@ import typer
 from app.api.keys import Keyring, KeysUnreadable
 from app.api.security import is_loopback
 from app.cli.frame import FAILED, MISUSED, cli, default_of, fail, settings_from
-from app.journal import open_journal
+from app.journal import connect_journal
 from app.journal.port import JournalDamaged, JournalUnavailable
 from app.main import serve as serve_until_told
 from app.settings import Settings
@@ -76,7 +76,7 @@ def _check_journal(url: str) -> None:
     """Open and close the journal, so that what stands in its way is said in a line and not in a traceback."""
 
     async def opened_and_closed() -> None:
-        await open_journal(url).close()
+        await (await connect_journal(url)).close()
 
     try:
         asyncio.run(opened_and_closed())

@@ -1,6 +1,6 @@
 """What a checkpoint may cover and what may be forgotten behind it: the same in every journal."""
 
-from app.journal.port import START
+from app.journal.port import START, Superseded
 
 
 class Misuse(ValueError):
@@ -11,10 +11,11 @@ def require_checkpoint_between(scene: str, position: int, *, lowest: int | None,
     """See that a checkpoint at `position` is no older than the earlier one, at `lowest`, and covers only what is there.
 
     Raises:
-        Misuse: It is, or does not.
+        Superseded: It is older.
+        Misuse: It covers more.
     """
     if lowest is not None and position < lowest:
-        raise Misuse(f"the checkpoint of {scene} is at {lowest} and may not fall to {position}")
+        raise Superseded(f"the checkpoint of {scene} is at {lowest} and may not fall to {position}")
     if not START <= position <= last:
         raise Misuse(f"{scene} ends at position {last}; a checkpoint cannot be at {position}")
 

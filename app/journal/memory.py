@@ -2,10 +2,19 @@
 
 import os
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable
 from operator import attrgetter
 
 from app.journal.covering import require_checkpoint_between, require_covered
-from app.journal.port import START, Checkpoint, JournalUnavailable, NotTheWriter, StoredEntry
+from app.journal.port import (
+    START,
+    UNBOUNDED_BYTES,
+    Checkpoint,
+    JournalUnavailable,
+    Moved,
+    NotTheWriter,
+    StoredEntry,
+)
 
 _position = attrgetter("position")
 _last = attrgetter("last")
@@ -37,12 +46,18 @@ class MemoryJournal:
         self._scenes: dict[str, _Scene] = {}
         self._names: list[str] = []
         self._position = START
+        self._followers: dict[str, dict[object, Moved]] = {}
         self._is_closed = False
 
     @property
     def secret(self) -> bytes:
         """32 random bytes, new with every journal; they stay readable after `close`."""
         return self._secret
+
+    @property
+    def entry_bytes_max(self) -> int:
+        """No bound of its own."""
+        return UNBOUNDED_BYTES
 
     async def append(self, scene: str, *, after: int, first: int, last: int, blob: bytes) -> int:
         """Keep one entry directly behind `after`. Positions rise over all scenes, so nobody can count on steps of one.
@@ -60,6 +75,8 @@ class MemoryJournal:
         kept.entries.append(StoredEntry(self._position, first, last, blob))
         kept.last = self._position
         kept.is_listed = True
+        for moved in list(self._followers.get(scene, {}).values()):
+            moved()
         return self._position
 
     async def read(self, scene: str, *, after: int, limit: int) -> list[StoredEntry]:
@@ -133,6 +150,18 @@ class MemoryJournal:
         require_covered(scene, before, checkpoint=None if known is None else known.checkpoint)
         if known is not None:
             del known.entries[: bisect_right(known.entries, before, key=_position)]
+
+    def follow(self, scene: str, moved: Moved) -> Callable[[], None]:
+        """Call `moved` after every append to the scene, the caller's own too: whoever shares the journal is a node."""
+        me = object()
+        self._followers.setdefault(scene, {})[me] = moved
+
+        def stop() -> None:
+            followers = self._followers.get(scene, {})
+            if followers.pop(me, None) is not None and not followers:
+                del self._followers[scene]
+
+        return stop
 
     async def close(self) -> None:
         """Refuse further calls. A second close does nothing."""

@@ -34,6 +34,16 @@ def open_journal(url: str, *, read_only: bool = False, committed: Committed = un
     raise ValueError(f"{url!r} names no journal; accepted {'is `sqlite:PATH`' if read_only else f'are {ACCEPTED}'}")
 
 
+async def connect_journal(url: str, *, read_only: bool = False, committed: Committed = unwatched) -> Journal:
+    """Open the journal that `url` names, be it one that must be connected to first.
+
+    `committed` is told of each commit, on whichever thread made it.
+
+    Raises as `open_journal`.
+    """
+    return open_journal(url, read_only=read_only, committed=committed)
+
+
 def open_salvage(url: str) -> Salvage:
     """Open a copy of a damaged journal, to be mended. Takes the journal's lock; blocks for as long as copying takes.
 

@@ -14,6 +14,12 @@ def unwatched(entries: int, seconds: float) -> None:
 START = 0
 """The position before a scene's first entry, in every journal."""
 
+UNBOUNDED_BYTES = 1 << 30
+"""The largest entry of a journal that has no smaller bound of its own, bytes."""
+
+Moved = Callable[[], None]
+"""Is told that a scene's history may have become longer by another hand. It must not raise."""
+
 
 class JournalUnavailable(Exception):
     """Certainly nothing was written. The same call may succeed later."""
@@ -36,6 +42,10 @@ class JournalDamaged(Exception):
     def __init__(self, said: str, *, sequence: int | None = None) -> None:
         super().__init__(said)
         self.sequence = sequence
+
+
+class Superseded(ValueError):
+    """A later checkpoint of the scene is there already, be it another node's. Nothing was changed."""
 
 
 class StoredEntry(NamedTuple):
@@ -83,6 +93,11 @@ class Journal(Protocol):
         """32 random bytes that belong to this journal for its whole life: the key of every seal."""
         ...
 
+    @property
+    def entry_bytes_max(self) -> int:
+        """The largest blob that `append` takes, bytes."""
+        ...
+
     async def append(self, scene: str, *, after: int, first: int, last: int, blob: bytes) -> int:
         """Write one entry directly behind position `after`; return its position once it is durable.
 
@@ -122,7 +137,8 @@ class Journal(Protocol):
         `None` removes a character. `listed` says whether `scenes` names the scene.
 
         Raises:
-            ValueError: `position` is below the last checkpoint's or above the last entry's. Nothing was changed.
+            Superseded: `position` is below the last checkpoint's. Nothing was changed.
+            ValueError: `position` is above the last entry's. Nothing was changed.
             JournalUnavailable, JournalDamaged, CommitUnknown: As `append`.
         """
         ...
@@ -147,8 +163,39 @@ class Journal(Protocol):
         """
         ...
 
+    def follow(self, scene: str, moved: Moved) -> Callable[[], None]:
+        """Have `moved` called when the scene's history may have become longer by another hand; give what ends that.
+
+        It is a hint: it may come without need, and may be lost with a connection, after which it comes once for all.
+        """
+        ...
+
     async def close(self) -> None:
         """Finish what was accepted, then let go of files and threads. Further calls raise JournalUnavailable."""
+        ...
+
+
+class Moving(Journal, Protocol):
+    """A journal that another takes the place of, or that takes another's place: nobody serves either meanwhile."""
+
+    async def everything(self) -> list[str]:
+        """Give the names of all scenes that are known of, unlisted ones too, ascending."""
+        ...
+
+    async def adopt_secret(self, secret: bytes) -> None:
+        """Make `secret` this journal's own.
+
+        Raises:
+            ValueError: The journal holds a scene already. Nothing was changed.
+            JournalUnavailable, CommitUnknown: As `append`.
+        """
+        ...
+
+    async def place(self, scene: str, checkpoint: Checkpoint, *, listed: bool) -> None:
+        """Make a whole checkpoint the scene's, with its secrets; its position is one of this journal.
+
+        Raises as `checkpoint`.
+        """
         ...
 
 

@@ -1,10 +1,11 @@
 """The journal in one SQLite file: the embedded default, with nothing to install and nothing to run beside it."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 
-from app.journal.port import Checkpoint, Committed, JournalUnavailable, StoredEntry, unwatched
+from app.journal.port import UNBOUNDED_BYTES, Checkpoint, Committed, JournalUnavailable, Moved, StoredEntry, unwatched
 from app.journal.sqlite_file import DatabaseFile, translated
 from app.journal.sqlite_reader import Reader
 from app.journal.sqlite_writer import CLOSED, Append, Request, Save, Trim, Writer
@@ -49,6 +50,11 @@ class SqliteJournal:
     def secret(self) -> bytes:
         """32 random bytes, made with the file and kept in it; they stay readable after `close`."""
         return self._reader.secret
+
+    @property
+    def entry_bytes_max(self) -> int:
+        """No bound of its own."""
+        return UNBOUNDED_BYTES
 
     async def append(self, scene: str, *, after: int, first: int, last: int, blob: bytes) -> int:
         """Write one entry behind `after` and give its position once it is synced to disk. Sequences must rise.
@@ -124,6 +130,10 @@ class SqliteJournal:
         """
         reply = self._reply()
         await self._written(reply, Trim(reply, scene, before))
+
+    def follow(self, scene: str, moved: Moved) -> Callable[[], None]:
+        """Never call `moved`: no other hand writes a file that is served."""
+        return lambda: None
 
     async def close(self) -> None:
         """Answer what was accepted, move the log into the database, close the files and end the threads.

@@ -228,7 +228,8 @@ async def _left(cycle: RequestResponseCycle | Connection) -> None:
     await asyncio.sleep(0)
     # A transport of the service's own may pass bytes on to the one that knows the socket.
     wire = cycle.transport.write.__self__  # type: ignore[attr-defined]
-    while wire.get_write_buffer_size():  # noqa: ASYNC110 - there is nothing that could be waited for
+    # A client that has its answer may have gone already, and a transport that is closed says nothing of its buffer.
+    while not wire.is_closing() and wire.get_write_buffer_size():  # noqa: ASYNC110 - there is nothing that could be waited for
         await asyncio.sleep(0)
 
 

@@ -3,9 +3,10 @@
 import asyncio
 import random
 from collections import deque
+from collections.abc import Callable
 from enum import StrEnum
 
-from app.journal.port import Checkpoint, CommitUnknown, Journal, JournalUnavailable, NotTheWriter, StoredEntry
+from app.journal.port import Checkpoint, CommitUnknown, Journal, JournalUnavailable, Moved, NotTheWriter, StoredEntry
 
 
 class Fault(StrEnum):
@@ -30,6 +31,7 @@ class FaultyJournal:
         self.chance = chance
         self.failing: set[str] = set()
         self.written: list[bytes] = []
+        self.bytes_max: int | None = None
         self.is_closed = False
         self._chances = random.Random(seed)
         self._next: deque[Fault] = deque()
@@ -52,6 +54,15 @@ class FaultyJournal:
     def secret(self) -> bytes:
         """The inner journal's."""
         return self.inner.secret
+
+    @property
+    def entry_bytes_max(self) -> int:
+        """The inner journal's, unless told otherwise."""
+        return self.inner.entry_bytes_max if self.bytes_max is None else self.bytes_max
+
+    def follow(self, scene: str, moved: Moved) -> Callable[[], None]:
+        """Follow in the inner journal."""
+        return self.inner.follow(scene, moved)
 
     def next(self, *faults: Fault) -> None:
         """Say what becomes of the next appends, one each."""

@@ -14,6 +14,7 @@ from app.journal.port import (
     Checkpoint,
     CommitUnknown,
     JournalUnavailable,
+    Moved,
     NotTheWriter,
     StoredEntry,
 )
@@ -129,6 +130,15 @@ class SimulatedJournal:
     def secret(self) -> bytes:
         """The disk's."""
         return self._disk.inner.secret
+
+    @property
+    def entry_bytes_max(self) -> int:
+        """The disk's."""
+        return self._disk.inner.entry_bytes_max
+
+    def follow(self, scene: str, moved: Moved) -> Callable[[], None]:
+        """Never call `moved`: every hint is lost."""
+        return lambda: None
 
     def lose(self) -> None:
         """Settle by chance, write by write, what of a dead process's writes is on the disk."""
