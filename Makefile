@@ -8,6 +8,7 @@ TRACE ?= tests/traces/godot3-crowd-50x20s.jsonl
 TESTS ?=
 DIST ?= dist
 FAULT_ROUNDS ?= 500
+NODE_ROUNDS ?= 200
 # Another one each day, so that something new is tried; it is printed, and gives the same run again.
 FAULT_SEED ?= $(shell date +%Y%m%d)
 SIMULATION_SEEDS ?= 100000
@@ -85,7 +86,8 @@ openapi: $(PACKAGE) ## Write openapi/v1.json and openapi/channel.json from the c
 .PHONY: faults
 faults: $(FUZZER) ## Faults at length, which takes hours: kills, damage, repeats, the simulation, ten minutes of fuzzing.
 	@echo "Faults at length: make faults FAULT_SEED=$(FAULT_SEED) FAULT_ROUNDS=$(FAULT_ROUNDS)"
-	POSEGATE_FAULT_SEED=$(FAULT_SEED) POSEGATE_FAULT_ROUNDS=$(FAULT_ROUNDS) $(AT_LENGTH) tests/faults
+	POSEGATE_FAULT_SEED=$(FAULT_SEED) POSEGATE_FAULT_ROUNDS=$(FAULT_ROUNDS) $(AT_LENGTH) tests/faults --ignore tests/faults/test_nodes.py
+	POSEGATE_FAULT_SEED=$(FAULT_SEED) POSEGATE_NODE_ROUNDS=$(NODE_ROUNDS) $(AT_LENGTH) tests/faults/test_nodes.py
 	POSEGATE_SIMULATION_SEEDS=$(SIMULATION_SEEDS) $(AT_LENGTH) tests/test_simulation.py
 	$(BIN)/python -m tests.fuzz --seconds 200 --random $(FAULT_SEED)
 # Progress is shown as it comes, and a test that takes an hour does not hang.

@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from threading import Thread
 from typing import Any
 
 import uvicorn
@@ -154,7 +155,9 @@ def _allowed(request: Request) -> str:
 
 
 class _Server(StoppingServer):
-    """A server that says where it listens once it does."""
+    """A server that says where it listens once it does; then `ready` is called."""
+
+    ready: Callable[[], object]
 
     async def startup(self, sockets: Any = None) -> None:
         """Start listening, then print the address."""
@@ -164,6 +167,7 @@ class _Server(StoppingServer):
                 host, port = bound.getsockname()[:2]
                 shown = f"[{host}]" if ":" in host else host
                 print(f"posegate listens on http://{shown}:{port}", flush=True)
+        self.ready()
 
 
 def serve(settings: Settings) -> None:
@@ -187,8 +191,6 @@ def serve(settings: Settings) -> None:
         telemetry.log.warning("fewer-connections", connections_open_max=room)
         settings = settings.model_copy(update={"connections_open_max": room})
     app = build(settings)
-    # Made once, for a third of a second in which nobody else is served: before anybody comes.
-    app.openapi()
     capacity = Capacity(settings, app.state.metrics.problem)
     config = uvicorn.Config(
         app,
@@ -208,6 +210,8 @@ def serve(settings: Settings) -> None:
         app.state.registry.drain()
 
     server = _Server(config, capacity, drain)
+    # The document takes a third of a second: nobody waits for it, neither for the start nor behind who asks for it.
+    server.ready = Thread(target=app.openapi, name="document", daemon=True).start
     try:
         server.run()
     finally:

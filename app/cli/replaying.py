@@ -3,19 +3,18 @@
 import re
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from app.cli.frame import FAILED, MISUSED, JsonOption, cli, fail, run
-from app.replay.adapter import played
-from app.replay.player import SceneTaken
-from app.replay.report import Report, as_json, as_table
-from app.replay.run import Advance, replay
-from app.replay.service import ServiceError
-from app.replay.trace import Trace, TraceError, read_trace
+
+if TYPE_CHECKING:
+    from app.replay.report import Report
+    from app.replay.run import Advance
+    from app.replay.trace import Trace
 
 PIPED_COLUMNS = 100
 """How wide tables are where there is no terminal to ask."""
@@ -99,6 +98,14 @@ def replay_command(
 
     It also counts where a client that believes every callback would differ from what was committed.
     """
+    # What plays traces is imported when one is played, so that a service that starts does not wait for it.
+    from app.replay.adapter import played  # noqa: PLC0415
+    from app.replay.player import SceneTaken  # noqa: PLC0415
+    from app.replay.report import as_json, as_table  # noqa: PLC0415
+    from app.replay.run import replay  # noqa: PLC0415
+    from app.replay.service import ServiceError  # noqa: PLC0415
+    from app.replay.trace import TraceError, read_trace  # noqa: PLC0415
+
     if url is not None and keep is not None:
         fail("--keep is the journal of a service of its own; with --url there is none. Leave one away.", MISUSED)
     try:
@@ -109,11 +116,11 @@ def replay_command(
     # A service of its own has no keys, and refuses whoever comes with one.
     sent = None if url is None else key
 
-    def started(trace: Trace) -> Advance:
+    def started(trace: "Trace") -> "Advance":
         task = progress.add_task(trace.name, total=len(played(trace)))
         return lambda lines: progress.advance(task, lines)
 
-    async def replayed() -> list[Report]:
+    async def replayed() -> "list[Report]":
         with progress:
             return await replay(recorded, url=url, key=sent, scene=scene, journal=keep, started=started)
 
