@@ -16,6 +16,7 @@ FUZZ_SECONDS ?= 20
 SOAK_MINUTES ?= 30
 AUDIT_FLAGS ?=
 BENCH ?=
+CLUSTER ?=
 TEST_JOBS ?= 2
 SBOM_FLAGS ?=
 LOCKS := requirements.lock requirements-test.lock requirements-build.lock requirements-fuzz.lock requirements-bench.lock
@@ -40,6 +41,10 @@ help: ## List these targets.
 serve: $(PACKAGE) ## Serve on 127.0.0.1:8080, with the journal in ./var/posegate.db; POSEGATE_… variables change that.
 	@mkdir -p var
 	@exec $(BIN)/posegate serve
+
+.PHONY: cluster
+cluster: $(TOOLS) ## Run NATS servers, two nodes and HAProxy on 127.0.0.1:8080; CLUSTER='--nodes 3' says which, data in ./var/cluster.
+	@exec $(BIN)/python -m cluster $(CLUSTER)
 
 .PHONY: demo
 demo: $(PACKAGE) ## Replay a crowd that a game engine recorded, through a service of its own, and print what was decided.
@@ -160,7 +165,7 @@ LOCK = $(BIN)/python -m uv pip compile --quiet --upgrade --universal --python-ve
 .PHONY: clean
 clean: ## Remove the environment, builds and caches; the journal in ./var stays.
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .schemathesis
-	find app bench clients tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find app bench clients cluster tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The service alone: its pinned libraries, then its client and itself, editable, so that `posegate` is this tree.
 $(PACKAGE): requirements.lock requirements-build.lock pyproject.toml clients/python/pyproject.toml | $(BIN)/python

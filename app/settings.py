@@ -17,7 +17,9 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8080, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     journal: str = Field(
-        "sqlite:var/posegate.db", description="Where decisions are kept: `sqlite:PATH`, or `memory:` for trying."
+        "sqlite:var/posegate.db",
+        description="Where decisions are kept: `sqlite:PATH`, `nats://USER:PASSWORD@HOST,HOST/NAME?replicas=3` "
+        "for many nodes, or `memory:` for trying.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Lowest level that is logged: debug, info, warning, error."
@@ -100,6 +102,10 @@ class Settings(BaseSettings):
     scene_watchers_max: Positive = Field(2_048, description="Most who watch one scene at a time; one more is told 503.")
     watch_beat_ms: Positive = Field(
         5_000, description="Pause after which who watches gets a sign of life, and is looked at again, ms."
+    )
+    follow_look_ms: Positive = Field(
+        2_000,
+        description="Time after which a watched scene is looked at for turns of other nodes that nothing hinted at, ms.",
     )
     fast_lane: Literal["on", "off"] = Field(
         "on",

@@ -13,7 +13,7 @@ from typing import Any
 
 import uvloop
 
-from bench import batches, channel, flat, idle, page, singles, start, ticks, watch
+from bench import batches, channel, flat, idle, nodes, page, singles, start, ticks, watch
 from bench.rounds import Findings, Plan, say
 from bench.servers import CORES, loop_times, pin, require_redis
 
@@ -26,6 +26,7 @@ SECTIONS: dict[str, Callable[[Plan], Coroutine[Any, Any, Findings]]] = {
     "flat": flat.measured,
     "start": start.measured,
     "ticks": ticks.measured,
+    "nodes": nodes.measured,
 }
 
 ROUNDS = 5

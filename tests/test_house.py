@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[1]
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 50
 
-CODE = ("app", "clients")
-WRITTEN = (".ci", "app", "bench", "clients", "docker", "docs", "openapi", "tests")
+CODE = ("app", "clients", "cluster")
+WRITTEN = (".ci", "app", "bench", "clients", "cluster", "docker", "docs", "openapi", "tests")
 STARTS_TASKS = "app/sequencing/registry.py"
 CATCHES_ALL = "app/main.py"
 SAYS_NOTHING = {"utils", "helpers", "common", "manager", "base"}

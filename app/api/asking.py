@@ -12,6 +12,7 @@ from app.gates.decision import Refused
 from app.gates.scene import Scene
 from app.gates.tick import Tick
 from app.journal.port import CommitUnknown, JournalDamaged, JournalUnavailable
+from app.sequencing.following import SequenceAhead
 from app.sequencing.mailbox import Addressed, Decided, Result
 from app.sequencing.registry import Draining, MailboxFull, MemoryFull, Registry
 
@@ -22,6 +23,7 @@ FAILURES: dict[type[Exception], str] = {
     JournalUnavailable: "journal-unavailable",
     JournalDamaged: "journal-damaged",
     CommitUnknown: "commit-unknown",
+    SequenceAhead: "sequence-ahead",
 }
 """Why the registry decides nothing, or cannot say what it decided, and the problem that tells it."""
 
@@ -33,7 +35,8 @@ MISTAKE = ProblemError("internal-error", "the service made a mistake; its log sa
 
 def problem_of_failure(error: Exception) -> ProblemError:
     """Turn one of the `FAILURES` into the problem that tells it."""
-    return ProblemError(FAILURES[type(error)], str(error))
+    at = "min_sequence" if type(error) is SequenceAhead else None
+    return ProblemError(FAILURES[type(error)], str(error), at=at)
 
 
 def require_share_now(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import Depends, Path, Request
+from fastapi import Depends, Path, Query, Request
 from starlette.responses import Response
 
 from app.api import decode, formats
@@ -14,10 +14,11 @@ from app.api.formats import Format
 from app.api.problems import ProblemError
 from app.api.security import allowed, caller_in, security_of
 from app.gates.decision import Command
-from app.gates.identity import is_identifier
+from app.gates.identity import NUMBER_MAX, is_identifier
+from app.sequencing.actor import Actor
 from app.sequencing.mailbox import Addressed, Result
 from app.sequencing.present import Opened
-from app.sequencing.registry import Actor, Registry
+from app.sequencing.registry import Registry
 from app.settings import Settings
 
 
@@ -65,19 +66,39 @@ RigName = Annotated[str, Depends(rig_name)]
 RegistryDep = Annotated[Registry, Depends(registry_of)]
 
 
-async def opened_scene(request: Request, scene: SceneName) -> Opened:
-    """Give the scene in the path, to be read.
+MinSequence = Annotated[
+    int,
+    Query(ge=0, le=NUMBER_MAX, description="A decision that must be visible; a node that is behind catches up first."),
+]
 
-    Raises:
-        ProblemError: `unknown-scene`.
-    """
-    opened = await registry_of(request).opened(scene)
+
+def _there(scene: str, opened: Opened | None) -> Opened:
     if opened is None:
         raise ProblemError("unknown-scene", f"there is no scene {scene!r}; a spawn makes one")
     return opened
 
 
+async def opened_scene(request: Request, scene: SceneName, min_sequence: MinSequence = 0) -> Opened:
+    """Give the scene in the path, to be read.
+
+    Raises:
+        ProblemError: `unknown-scene`.
+        SequenceAhead: It has not come to `min_sequence`, as far as is known here.
+    """
+    return _there(scene, await registry_of(request).opened(scene, at_least=min_sequence))
+
+
+async def current_scene(request: Request, scene: SceneName) -> Opened:
+    """Give the scene in the path as the journal has it now: for what is decided by it without a turn.
+
+    Raises:
+        ProblemError: `unknown-scene`.
+    """
+    return _there(scene, await registry_of(request).opened(scene, is_current=True))
+
+
 OpenedDep = Annotated[Opened, Depends(opened_scene)]
+CurrentDep = Annotated[Opened, Depends(current_scene)]
 
 
 async def actor_of(request: Request, scene: SceneName, character: CharacterName) -> Actor:

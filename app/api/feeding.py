@@ -105,19 +105,23 @@ class Feeding(AsyncIterator[bytes]):
         packing: Packing,
         after: int | None = None,
         snapshot: bool = False,
+        at_least: int = 0,
         admitted: Callable[[], object],
     ) -> "Feeding":
         """Begin behind the decision `after`, or from now on; with `snapshot`, with the whole scene as it is now.
+
+        The decision `at_least` is visible before it begins.
 
         `admitted` raises ProblemError once the reader may read no longer.
 
         Raises:
             ProblemError: `unknown-scene`, or `too-many-watchers`. Nothing was begun.
-            Draining, JournalUnavailable, JournalDamaged: The scene cannot be read. Nothing was begun.
+            SequenceAhead, Draining, JournalUnavailable, JournalDamaged: The scene cannot be read, or not that far.
+                Nothing was begun.
         """
         feeding = cls(registry, settings, scene, wanted, packing, admitted)
         try:
-            watcher = await registry.watch(scene, after=after, wake=feeding._wake)
+            watcher = await registry.watch(scene, after=after, wake=feeding._wake, at_least=at_least)
         except WatchersFull as error:
             raise ProblemError("too-many-watchers", str(error), limit=error.limit) from error
         if watcher is None:

@@ -12,7 +12,7 @@ from app.api.bodies import DespawnBody, RigBody, SpawnBody
 from app.api.contract import KEYED, refuses, takes
 from app.api.deps import (
     ActorDep,
-    OpenedDep,
+    CurrentDep,
     RegistryDep,
     RigName,
     SceneName,
@@ -97,7 +97,7 @@ async def despawn(
 
 
 @router.delete("", status_code=204)
-async def close_scene(request: Request, scene: SceneName, opened: OpenedDep) -> Response:
+async def close_scene(request: Request, scene: SceneName, opened: CurrentDep) -> Response:
     """Close the scene for good: only the floors of its numbers remain."""
     [result] = await submit(request, scene, [Addressed(None, CloseScene())])
     decided(result)

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from app.api import decode
 from app.api.answers import iso
 from app.api.contract import takes
-from app.api.deps import OpenedDep, members_of, settings_of
+from app.api.deps import CurrentDep, members_of, settings_of
 from app.api.problems import ProblemError
 from app.api.security import GuardedRoute, caller_in, security_of
 from app.api.sessions import CALLBACKS, SessionBody, SessionView
@@ -24,7 +24,7 @@ router = APIRouter(route_class=GuardedRoute, prefix="/v1/scenes/{scene}", tags=[
     response_model=SessionView,
     openapi_extra=takes(SessionBody, keyed=False, example=_EXAMPLE),
 )
-async def mint(request: Request, opened: OpenedDep) -> Response:
+async def mint(request: Request, opened: CurrentDep) -> Response:
     """Mint a session: its token opens the callbacks of the named characters in the named lives, for a while."""
     fields, settings = await members_of(request), settings_of(request)
     decode.check_extent(fields)

@@ -70,6 +70,12 @@ KINDS: dict[str, Kind] = {
     "conflicting-rig": Kind(
         409, "Living characters use another rig of this name", False, "Despawn them first, or take a new name."
     ),
+    "sequence-ahead": Kind(
+        409,
+        "The scene has not come that far here",
+        True,
+        "Ask again after `Retry-After` seconds, or a node that knows more; see that `min_sequence` is this scene's.",
+    ),
     "too-large": Kind(413, "The request is beyond a limit", False, "`limit` says which is the largest that is taken."),
     "target-too-long": Kind(414, "The target is too long", False, "`limit` says how many bytes it may have."),
     "unsupported-media-type": Kind(

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from app.api.deps import RegistryDep, SceneName, settings_of
+from app.api.deps import MinSequence, RegistryDep, SceneName, settings_of
 from app.api.feeding import Feeding
 from app.api.history import Word
 from app.api.problems import ProblemError
@@ -125,6 +125,7 @@ async def watch(
     registry: RegistryDep,
     after: After = None,
     snapshot: bool = False,
+    min_sequence: MinSequence = 0,
     character: Word = None,
     layer: Word = None,
     gate: GateWord = None,
@@ -151,6 +152,7 @@ async def watch(
         packing=packing,
         after=after if resumed is None else resumed,
         snapshot=snapshot and resumed is None,
+        at_least=min_sequence,
         admitted=admitted,
     )
     return EventStream(feeding, packing.opening)

@@ -1,20 +1,21 @@
 """`posegate verify` and `posegate repair`: what is said of a journal, and made of it, without serving it."""
 
-from collections.abc import Callable, Sequence
-from typing import Annotated, TypeVar
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated
 
 import msgspec
 import typer
 
 from app.cli.frame import FAILED, MISUSED, JsonOption, cli, fail, run, settings_from
-from app.journal import open_journal, open_salvage
+from app.journal import connect_journal, open_salvage, shown_url
 from app.journal.port import CommitUnknown, JournalDamaged, JournalUnavailable
 from app.sequencing.repair import Finding
 from app.sequencing.repair import repair as repair_scenes
 from app.sequencing.verify import DAMAGE, SceneReport
 from app.sequencing.verify import verify as verify_scenes
 
-JournalT = TypeVar("JournalT")
+JOURNAL = "The journal, as sqlite:PATH or nats://HOST/NAME."
 
 
 @cli.command(
@@ -24,10 +25,12 @@ JournalT = TypeVar("JournalT")
 
     posegate verify --json sqlite:var/posegate.db > verified.json
 
+    POSEGATE_JOURNAL=nats://posegate:secret@127.0.0.1/posegate posegate verify
+
 Exit codes: 0 nothing differs, 1 something does or the journal is damaged, 2 the journal cannot be read."""
 )
 def verify(
-    journal: Annotated[str, typer.Argument(envvar="POSEGATE_JOURNAL", help="The journal, as sqlite:PATH.")],
+    journal: Annotated[str, typer.Argument(envvar="POSEGATE_JOURNAL", help=JOURNAL)],
     as_json_object: JsonOption = False,
 ) -> None:
     """Replay a journal, decide every command again, and report every difference.
@@ -51,18 +54,20 @@ def verify(
         fail(f"the journal does not come out as it is recorded. {_next_step(journal, reports)}", FAILED)
 
 
-def _opened(url: str, opening: Callable[[], JournalT]) -> JournalT:
-    """Open a journal. What stands in its way says itself what to do about it."""
+@contextmanager
+def _opening(url: str) -> Iterator[None]:
+    """Open a journal in the block. What stands in its way says itself what to do about it."""
     try:
-        return opening()
+        yield
     except (ValueError, JournalUnavailable) as error:
         fail(f"{error}.", MISUSED)
     except JournalDamaged as error:
-        fail(f"journal {url} is damaged: {error}.", FAILED)
+        fail(f"journal {shown_url(url)} is damaged: {error}.", FAILED)
 
 
 async def _verified(url: str) -> list[SceneReport]:
-    journal = _opened(url, lambda: open_journal(url, read_only=True))
+    with _opening(url):
+        journal = await connect_journal(url, read_only=True)
     try:
         return [report async for report in verify_scenes(journal, settings_from(journal=url))]
     finally:
@@ -97,7 +102,7 @@ def repair(
     try:
         findings, former = run(lambda: _repaired(journal, scene, accepts_loss=accepts_loss))
     except ValueError as error:
-        fail(f"journal {journal}: {error}.", MISUSED)
+        fail(f"journal {shown_url(journal)}: {error}.", MISUSED)
     except (JournalUnavailable, CommitUnknown) as error:
         fail(f"journal {journal} was not repaired: {error}. It is as it was.", FAILED)
     except JournalDamaged as error:
@@ -118,7 +123,8 @@ def repair(
 
 async def _repaired(url: str, scene: str | None, *, accepts_loss: bool) -> tuple[list[Finding], str | None]:
     """Give what is damaged and, when it was repaired, where the former database lies."""
-    journal = _opened(url, lambda: open_salvage(url))
+    with _opening(url):
+        journal = open_salvage(url)
     is_done = False
     try:
         found = [
@@ -176,6 +182,8 @@ def _next_step(journal: str, reports: Sequence[SceneReport]) -> str:
 
 
 def _ways_out(journal: str) -> str:
+    if not journal.startswith("sqlite:"):
+        return "Restore a back-up of it; only a journal in a file can be repaired."
     return f"Stop the server and run `posegate repair {journal}`, which says what would be lost, or restore a back-up."
 
 

@@ -1,23 +1,12 @@
 """`posegate replay`: plays recorded engine traces through a service, and reports what was decided."""
 
 import re
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from app.cli.frame import FAILED, MISUSED, JsonOption, cli, fail, run
-
-if TYPE_CHECKING:
-    from app.replay.report import Report
-    from app.replay.run import Advance
-    from app.replay.trace import Trace
-
-PIPED_COLUMNS = 100
-"""How wide tables are where there is no terminal to ask."""
+from app.cli.frame import JsonOption, cli
 
 
 def _url(given: str | None) -> str | None:
@@ -98,48 +87,7 @@ def replay_command(
 
     It also counts where a client that believes every callback would differ from what was committed.
     """
-    # What plays traces is imported when one is played, so that a service that starts does not wait for it.
-    from app.replay.adapter import played  # noqa: PLC0415
-    from app.replay.player import SceneTaken  # noqa: PLC0415
-    from app.replay.report import as_json, as_table  # noqa: PLC0415
-    from app.replay.run import replay  # noqa: PLC0415
-    from app.replay.service import ServiceError  # noqa: PLC0415
-    from app.replay.trace import TraceError, read_trace  # noqa: PLC0415
+    # Imported when something is played: a service that starts does not wait for it.
+    from app.cli.playing import play  # noqa: PLC0415
 
-    if url is not None and keep is not None:
-        fail("--keep is the journal of a service of its own; with --url there is none. Leave one away.", MISUSED)
-    try:
-        recorded = [read_trace(path) for path in traces]
-    except TraceError as error:
-        fail(f"{error}. Give a trace as the recorders write it.", MISUSED)
-    progress = _progress(shown=not as_json_object)
-    # A service of its own has no keys, and refuses whoever comes with one.
-    sent = None if url is None else key
-
-    def started(trace: "Trace") -> "Advance":
-        task = progress.add_task(trace.name, total=len(played(trace)))
-        return lambda lines: progress.advance(task, lines)
-
-    async def replayed() -> "list[Report]":
-        with progress:
-            return await replay(recorded, url=url, key=sent, scene=scene, journal=keep, started=started)
-
-    try:
-        reports = run(replayed)
-    except (ServiceError, SceneTaken) as error:
-        fail(str(error), FAILED)
-    if as_json_object:
-        typer.echo(as_json(reports))
-    else:
-        console = Console(width=None if sys.stdout.isatty() else PIPED_COLUMNS, highlight=False)
-        for report in reports:
-            console.print(as_table(report))
-    if any(report.problems for report in reports):
-        fail("some commands were not decided; the column `problems` counts them.", FAILED)
-
-
-def _progress(*, shown: bool) -> Progress:
-    """Give a progress bar for standard error, where somebody can see it."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    console = Console(stderr=True)
-    return Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal))
+    play(traces, url=url, key=key, scene=scene, keep=keep, as_json_object=as_json_object)

@@ -9,7 +9,7 @@ import typer
 from app.api.keys import Keyring, KeysUnreadable
 from app.api.security import is_loopback
 from app.cli.frame import FAILED, MISUSED, cli, default_of, fail, settings_from
-from app.journal import connect_journal
+from app.journal import connect_journal, shown_url
 from app.journal.port import JournalDamaged, JournalUnavailable
 from app.main import serve as serve_until_told
 from app.settings import Settings
@@ -32,7 +32,7 @@ JournalOption = Annotated[
     str | None,
     typer.Option(
         envvar="POSEGATE_JOURNAL",
-        help="Where decisions are kept: sqlite:PATH, or memory: for trying.",
+        help="Where decisions are kept: sqlite:PATH, nats://HOST/NAME, or memory: for trying.",
         show_default=default_of("journal"),
     ),
 ]
@@ -85,7 +85,10 @@ def _check_journal(url: str) -> None:
     except JournalUnavailable as error:
         fail(f"{error}. The journal is named by --journal or POSEGATE_JOURNAL.", FAILED)
     except JournalDamaged as error:
-        fail(f"journal {url} is damaged: {error}. The journal is named by --journal or POSEGATE_JOURNAL.", FAILED)
+        fail(
+            f"journal {shown_url(url)} is damaged: {error}. The journal is named by --journal or POSEGATE_JOURNAL.",
+            FAILED,
+        )
 
 
 def _check_address(host: str, port: int) -> None:

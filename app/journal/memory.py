@@ -13,6 +13,7 @@ from app.journal.port import (
     JournalUnavailable,
     Moved,
     NotTheWriter,
+    SealSecret,
     StoredEntry,
 )
 
@@ -23,7 +24,7 @@ _last = attrgetter("last")
 class _Scene:
     """One scene's history: entries in order, the last position even when no entry is left, and the checkpoint."""
 
-    __slots__ = ("characters", "checkpoint", "entries", "header", "is_listed", "last")
+    __slots__ = ("characters", "checkpoint", "entries", "header", "is_listed", "last", "secrets")
 
     def __init__(self) -> None:
         self.entries: list[StoredEntry] = []
@@ -31,6 +32,7 @@ class _Scene:
         self.checkpoint: int | None = None
         self.header = b""
         self.characters: dict[str, bytes] = {}
+        self.secrets: tuple[SealSecret, ...] = ()
         self.is_listed = True
 
 
@@ -125,7 +127,7 @@ class MemoryJournal:
         known = self._scenes.get(scene)
         if known is None or known.checkpoint is None:
             return None
-        return Checkpoint(known.checkpoint, known.header, dict(known.characters))
+        return Checkpoint(known.checkpoint, known.header, dict(known.characters), known.secrets)
 
     async def scenes(self, *, after: str, limit: int) -> list[str]:
         """Give at most `limit` listed names above `after`, ascending."""
@@ -162,6 +164,40 @@ class MemoryJournal:
                 del self._followers[scene]
 
         return stop
+
+    async def everything(self) -> list[str]:
+        """Give the names of all scenes, unlisted ones too, ascending."""
+        self._require_open()
+        return list(self._names)
+
+    async def adopt_secret(self, secret: bytes) -> None:
+        """Make `secret` this journal's own.
+
+        Raises:
+            ValueError: The journal holds a scene already. Nothing was changed.
+            JournalUnavailable: The journal is closed.
+        """
+        self._require_open()
+        if self._names:
+            raise ValueError("the journal holds scenes already, sealed with the secret that it has")
+        self._secret = secret
+
+    async def place(self, scene: str, checkpoint: Checkpoint, *, listed: bool) -> None:
+        """Make a whole checkpoint the scene's, with its secrets.
+
+        Raises:
+            Superseded, Misuse: As `checkpoint`. Nothing was changed.
+            JournalUnavailable: The journal is closed.
+        """
+        changed: dict[str, bytes | None] = {}
+        known = self._scenes.get(scene)
+        if known is not None:
+            changed = dict.fromkeys(known.characters)
+        changed |= checkpoint.characters
+        await self.checkpoint(
+            scene, position=checkpoint.position, header=checkpoint.header, changed=changed, listed=listed
+        )
+        self._scenes[scene].secrets = checkpoint.secrets
 
     async def close(self) -> None:
         """Refuse further calls. A second close does nothing."""

@@ -21,6 +21,10 @@ Moved = Callable[[], None]
 """Is told that a scene's history may have become longer by another hand. It must not raise."""
 
 
+def alone() -> None:
+    """End a following that there was nothing to follow in: what `follow` gives where only one hand ever writes."""
+
+
 class JournalUnavailable(Exception):
     """Certainly nothing was written. The same call may succeed later."""
 

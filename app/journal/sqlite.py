@@ -5,7 +5,16 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 
-from app.journal.port import UNBOUNDED_BYTES, Checkpoint, Committed, JournalUnavailable, Moved, StoredEntry, unwatched
+from app.journal.port import (
+    UNBOUNDED_BYTES,
+    Checkpoint,
+    Committed,
+    JournalUnavailable,
+    Moved,
+    StoredEntry,
+    alone,
+    unwatched,
+)
 from app.journal.sqlite_file import DatabaseFile, translated
 from app.journal.sqlite_reader import Reader
 from app.journal.sqlite_writer import CLOSED, Append, Request, Save, Trim, Writer
@@ -26,24 +35,31 @@ class SqliteJournal:
         vfs: str | None = None,
         committed: Committed = unwatched,
         needs_marks: bool = True,
+        locked: bool = False,
     ) -> None:
         """Open the journal at `path`, which is made (mode 0600, with its directory) when missing and to be written.
 
         `committed` is told of each commit, on the writer's thread. Without `needs_marks` a scene whose mark is missing
-        or damaged is read all the same.
+        or damaged is read all the same. `locked` keeps writers out of one that is only read, too.
 
         Raises:
             JournalUnavailable: It cannot be opened, or another process serves it. Nothing was changed.
             JournalDamaged: The file is no journal of a known format. Nothing was changed.
         """
+        self._committed, self._needs_marks = committed, needs_marks
+        self._open(DatabaseFile(path, read_only=read_only, vfs=vfs, locked=locked))
+
+    def _open(self, file: DatabaseFile) -> None:
+        """Start reading `file` and, unless it is to be only read, writing it; what goes wrong lets go of it."""
         with ExitStack() as undo:
-            file = DatabaseFile(path, read_only=read_only, vfs=vfs)
             undo.callback(file.release)
-            self._reader = Reader(file, needs_marks=needs_marks)
+            self._reader = Reader(file, needs_marks=self._needs_marks)
             undo.callback(self._reader.stop)
             with translated(f"cannot open {file.path}"):
-                self._writer = None if read_only else Writer(file, self._reader.digests, self._reader.marks, committed)
+                digests, marks = self._reader.digests, self._reader.marks
+                self._writer = None if file.is_read_only else Writer(file, digests, marks, self._committed)
             undo.pop_all()
+        self._file = file
         self._is_closed = False
 
     @property
@@ -133,7 +149,7 @@ class SqliteJournal:
 
     def follow(self, scene: str, moved: Moved) -> Callable[[], None]:
         """Never call `moved`: no other hand writes a file that is served."""
-        return lambda: None
+        return alone
 
     async def close(self) -> None:
         """Answer what was accepted, move the log into the database, close the files and end the threads.
@@ -147,6 +163,7 @@ class SqliteJournal:
             await asyncio.shield(asyncio.wrap_future(self._writer.stop()))
             self._writer.join()
         self._reader.marks.close()
+        self._file.release()
 
     def _reply(self) -> asyncio.Future[int]:
         """Give a future for a request's answer, as long as there is a writer to answer it."""

@@ -256,10 +256,45 @@ class Tables:
         self.connection.execute(f"DELETE FROM entries WHERE {outside}", (row.id, row.floor, end.position))  # noqa: S608 - constant text
         self.connection.execute("DELETE FROM characters WHERE scene_id = ?", (row.id,))
         self.connection.execute("DELETE FROM scenes WHERE id = ? OR name = ?", (row.id, row.name))
-        header, secrets = checkpoint.header, packed_secrets(checkpoint.secrets)
         place = self._places[row.name] = _Place(row, end, named(row.name))
         self._insert(place, row)
-        characters, total = self._replaced(row._replace(characters=0), {**checkpoint.characters})
+        self._fill(place, row, checkpoint)
+
+    def place(self, scene: str, checkpoint: Checkpoint, *, sequence: int, listed: bool) -> None:
+        """Make a whole checkpoint the scene's; `sequence` is its last decision's, which entries need not tell.
+
+        Where the history before the first entry was never here, the floor is told how far it went.
+
+        Raises:
+            Misuse: As `checkpoint`. Nothing was changed.
+            JournalDamaged: The scene's row is. Nothing was changed.
+        """
+        place = self._place(scene)
+        position = checkpoint.position
+        require_checkpoint_between(scene, position, lowest=place.row.position, last=place.end.position)
+        self._entry_at(place, position)
+        if not place.row.id:
+            self._store(place, place.row)
+        row = place.row
+        if row.floor == START:
+            first = self.connection.execute(
+                "SELECT first FROM entries INDEXED BY entries_position WHERE scene_id = ? ORDER BY position LIMIT 1",
+                (row.id,),
+            ).get
+            row = row._replace(floor_last=sequence if first is None else first - 1)
+            place.row = row
+            if place.end.position == START:
+                place.end = row.trimmed
+        covered = self._entry_at(place, position)
+        self.connection.execute("DELETE FROM characters WHERE scene_id = ?", (row.id,))
+        listed = listed or place.end.position > position
+        row = row._replace(listed=int(listed), position=position, last=covered.last, chain=covered.chain)
+        self._fill(place, row, checkpoint)
+
+    def _fill(self, place: _Place, row: Row, checkpoint: Checkpoint) -> None:
+        """Write what a whole checkpoint holds, for a scene of which no character is there."""
+        header, secrets = checkpoint.header, packed_secrets(checkpoint.secrets)
+        characters, total = self._replaced(row._replace(characters=0, total=as_total(0)), {**checkpoint.characters})
         content = self._digests.content
         row = row._replace(header_digest=content(header), secrets_digest=content(secrets))
         self._store(place, row._replace(characters=characters, total=as_total(total)))

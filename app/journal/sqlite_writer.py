@@ -12,7 +12,7 @@ from typing import Protocol
 import apsw
 
 from app.journal.covering import Misuse
-from app.journal.port import Committed, CommitUnknown, JournalDamaged, JournalUnavailable, NotTheWriter
+from app.journal.port import Committed, CommitUnknown, JournalDamaged, JournalUnavailable, NotTheWriter, Superseded
 from app.journal.sqlite_chain import Digests
 from app.journal.sqlite_file import DatabaseFile
 from app.journal.sqlite_marks import Marks
@@ -218,7 +218,7 @@ class Writer:
             for request in requests:
                 try:
                     result = request.apply(tables)
-                except (NotTheWriter, Misuse, JournalDamaged, JournalUnavailable) as refusal:
+                except (NotTheWriter, Superseded, Misuse, JournalDamaged, JournalUnavailable) as refusal:
                     # Raised before anything of this request was written, so the others can go on.
                     answers.append((request.reply, refusal))
                     continue

@@ -306,6 +306,10 @@ class Feeds:
         """Give the feed of a scene that somebody watches."""
         return self._feeds.get(scene)
 
+    def scenes(self) -> list[str]:
+        """Name the scenes that somebody watches."""
+        return list(self._feeds)
+
     def watch(self, scene: str, *, last: int, after: int | None, wake: Callable[[], None]) -> Watcher:
         """Begin to watch a scene whose last decision is `last`, from a place on; None is from now on.
 

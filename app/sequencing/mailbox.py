@@ -13,6 +13,7 @@ from app.gates.bundle import References
 from app.gates.decision import Command, Undecided
 from app.gates.lives import CloseScene
 from app.gates.scene import Record
+from app.journal.port import CommitUnknown
 
 
 class Addressed(Struct, frozen=True, gc=False):
@@ -54,18 +55,33 @@ Reply = Callable[[list[Result | Earlier] | Exception], None]
 class Submission:
     """Commands that came in one request, in order, and the one reply they share.
 
-    `since` is when it came (seconds of `perf_counter`), `span` the request's, where the request is traced.
+    `since` is when it came (seconds of `perf_counter`), `span` the request's, where the request is traced. One that is
+    too large for one entry is decided in parts: `decided` holds the results of its commands that are settled, from the
+    first on, and the present turn decides those behind them that stand before `until`.
     """
 
-    __slots__ = ("_is_answered", "_reply", "caller", "commands", "since", "span")
+    __slots__ = ("_is_answered", "_reply", "caller", "commands", "decided", "since", "span", "until")
 
     def __init__(self, commands: Sequence[Addressed], caller: str, reply: Reply, span: Span | None = None) -> None:
         self.commands = commands
         self.caller = caller
         self.since = perf_counter()
         self.span = span
+        self.decided: list[Result | Earlier] = []
+        self.until = len(commands)
         self._reply = reply
         self._is_answered = False
+
+    @property
+    def part(self) -> Sequence[Addressed]:
+        """Give the commands that the present turn decides."""
+        whole = self.until == len(self.commands) and not self.decided
+        return self.commands if whole else self.commands[len(self.decided) : self.until]
+
+    @property
+    def waiting(self) -> int:
+        """Count the commands that are not settled."""
+        return len(self.commands) - len(self.decided)
 
     def answer(self, results: list[Result | Earlier]) -> None:
         """Reply, unless that was done."""
@@ -73,8 +89,21 @@ class Submission:
             self._is_answered = True
             self._reply(results)
 
+    def settle(self, results: list[Result | Earlier]) -> bool:
+        """Reply when all was decided; False when only a part was, which is durable by now: the rest waits."""
+        if len(results) == len(self.commands):
+            self.answer(results)
+            return True
+        self.decided, self.until = results, len(self.commands)
+        return False
+
     def refuse(self, error: Exception) -> None:
-        """Reply that nothing was decided, or that nobody can say, unless there was a reply."""
+        """Reply that nothing was decided, or that nobody can say, unless there was a reply.
+
+        Where a part is durable already, nobody hears that nothing was decided.
+        """
+        if any(type(result) is Decided for result in self.decided) and not isinstance(error, CommitUnknown):
+            error = CommitUnknown(f"the first commands are decided; the same keys settle the others: {error}")
         if not self._is_answered:
             self._is_answered = True
             self._reply(error)
@@ -99,7 +128,7 @@ class Mailbox:
     """Submissions waiting for one scene's sequencer.
 
     Bound:     `limit` commands (settings.mailbox_commands_max).
-    When full: the newest is turned away; `put` returns False and the caller is told.
+    When full: the newest is turned away; `put` returns False and the caller is told. What a turn puts back fits always.
     Order:     arrival.
     Senders:   many.  Receivers: one.  Thread-safe: no.
     """
@@ -127,6 +156,12 @@ class Mailbox:
         self._woken.set()
         return True
 
+    def put_back(self, submissions: Sequence[Submission]) -> None:
+        """Let submissions that were taken wait again, before all others, in order, whatever the bound says."""
+        self._waiting.extendleft(reversed(submissions))
+        self._commands += sum([submission.waiting for submission in submissions])
+        self._woken.set()
+
     def take(self, commands_max: int) -> list[Submission]:
         """Take what waits, in order, up to about `commands_max` commands: whole submissions, at least one.
 
@@ -134,9 +169,9 @@ class Mailbox:
         """
         taken: list[Submission] = []
         count = 0
-        while self._waiting and (not taken or count + len(self._waiting[0].commands) <= commands_max):
+        while self._waiting and (not taken or count + self._waiting[0].waiting <= commands_max):
             submission = self._waiting.popleft()
-            count += len(submission.commands)
+            count += submission.waiting
             taken.append(submission)
             if any(type(addressed.command) is CloseScene for addressed in submission.commands[-1:]):
                 break

@@ -1,12 +1,13 @@
 """The past: decisions as they are read from the journal, for the history, for retried keys and for who watches."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from app.gates.scene import Record
 from app.journal.codec import Entry, decode_entry, decode_head
-from app.journal.port import Journal, StoredEntry
+from app.journal.port import CommitUnknown, Journal, JournalDamaged, JournalUnavailable, StoredEntry
 from app.sequencing.feed import Shelf, Turn
 from app.sequencing.mailbox import Decided, Earlier, Result
+from app.sequencing.scrubbing import Damages
 from app.sequencing.store import entry_of
 from app.settings import Settings
 
@@ -51,15 +52,46 @@ async def recalled(journal: Journal, scene: str, results: list[Result | Earlier]
 
 
 class Past:
-    """Turns that watchers read because they are behind, each read once for all who are at about the same place.
+    """What readers need of the journal, damage noted; and the turns that watchers read because they are behind.
 
-    Bound:     `feed_decisions_max` decisions and `feed_bytes_max` bytes over all scenes; beyond, the longest held go.
+    Such a turn is read once for all who are at about the same place.
+
+    Bound:   `feed_decisions_max` decisions and `feed_bytes_max` bytes over all scenes; beyond, the longest held go.
     """
 
-    def __init__(self, journal: Journal, settings: Settings) -> None:
+    def __init__(self, journal: Journal, settings: Settings, damages: Damages) -> None:
         self._journal = journal
+        self._damages = damages
         self._held: dict[str, dict[int, Turn]] = {}
         self.shelf = Shelf(decisions_max=settings.feed_decisions_max, bytes_max=settings.feed_bytes_max)
+
+    async def decisions(
+        self, scene: str, *, after: int, character: str | None
+    ) -> AsyncIterator[tuple[int, int, Record | None]]:
+        """Read decisions as `Registry.history` promises."""
+        try:
+            async for decision in decisions(self._journal, scene, after=after, character=character):
+                yield decision
+        except JournalDamaged as error:
+            self._damages.note(scene, error)
+            raise
+
+    async def recall(
+        self, scene: str, results: list[Result | Earlier], reply: Callable[[list[Result] | Exception], None]
+    ) -> None:
+        """Reply with results once the answers of retried keys among them were read, or why they could not be."""
+        try:
+            told = await recalled(self._journal, scene, results)
+        except (JournalUnavailable, JournalDamaged) as error:
+            if isinstance(error, JournalDamaged):
+                self._damages.note(scene, error)
+            if any(type(result) is Decided for result in results):
+                # What was decided beside the retried keys is durable, so nobody may hear that nothing was.
+                reply(CommitUnknown(f"decided, but the answers cannot all be read; {error}"))
+            else:
+                reply(error)
+        else:
+            reply(told)
 
     async def turn_after(self, scene: str, place: int) -> Turn | None:
         """Give the turn that holds the decision after a place; where that is gone, the next there is, or None.
@@ -70,9 +102,13 @@ class Past:
         held = self._held.get(scene, {}).get(place)
         if held is not None:
             return held
-        position = await self._journal.seek(scene, sequence=place + 1)
-        entries = await self._journal.read(scene, after=position, limit=HISTORY_ENTRIES_READ)
-        turns = [self._turn(scene, entry) for entry in entries]
+        try:
+            position = await self._journal.seek(scene, sequence=place + 1)
+            entries = await self._journal.read(scene, after=position, limit=HISTORY_ENTRIES_READ)
+            turns = [self._turn(scene, entry) for entry in entries]
+        except JournalDamaged as error:
+            self._damages.note(scene, error)
+            raise
         return turns[0] if turns else None
 
     def forget(self, scene: str) -> None:

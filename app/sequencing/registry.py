@@ -1,21 +1,25 @@
-"""The registry: which scenes are held here, who runs them, and the actor of each character."""
+"""The registry: which scenes are held here, and who runs them."""
 
 import asyncio
+import random
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import suppress
 from contextvars import Context
 from typing import Any
 
-from app.gates.decision import Command
 from app.gates.scene import Record, Scene
 from app.journal.port import CommitUnknown, Journal, JournalDamaged, JournalUnavailable
+from app.sequencing.actor import Actor
 from app.sequencing.census import Census
 from app.sequencing.feed import Feeds, Turn, Watcher
-from app.sequencing.mailbox import Addressed, Decided, Earlier, Reply, Result, Submission, awaited
-from app.sequencing.past import Past, decisions, recalled
+from app.sequencing.following import SequenceAhead
+from app.sequencing.mailbox import Addressed, Earlier, Reply, Result, Submission, awaited
+from app.sequencing.past import Past
 from app.sequencing.present import Opened, Present, Presents
 from app.sequencing.readiness import Readiness
 from app.sequencing.resident import Resident
+from app.sequencing.rounds import Rounds
 from app.sequencing.scrubbing import Damages, Scrubber
 from app.sequencing.sequencer import Sequencer
 from app.settings import Settings
@@ -41,23 +45,6 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Actor:
-    """One character of one scene: takes commands, has them decided one at a time, answers each."""
-
-    def __init__(self, registry: "Registry", scene: str, character: str) -> None:
-        self._registry = registry
-        self.scene = scene
-        self.character = character
-
-    async def submit(
-        self, command: Command, *, key: str | None = None, caller: str = "", asked: Command | None = None
-    ) -> Result:
-        """Have one command decided; return when it is durable. Raises as `Registry.submit`; `asked` as `Addressed`."""
-        addressed = Addressed(self.character, command, key, asked=asked)
-        [result] = await self._registry.submit(self.scene, [addressed], caller=caller)
-        return result
-
-
 class Registry:
     """All scenes of one journal. A scene has a task while it has traffic, and leaves memory when it has none.
 
@@ -73,15 +60,19 @@ class Registry:
         clock: Callable[[], int] = now_ms,
         metrics: Metrics | None = None,
         tracing: Tracing | None = None,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         self._journal = journal
+        self._chance = chance
         self._settings = settings
         self._clock = clock
         self.metrics = metrics or Metrics()
         self.metrics.commands_waiting = lambda: sum(len(held.mailbox) for held in self._held.values())
         self._tracing = tracing or Tracing()
         self._census = Census(journal, settings.scenes_max)
-        self._past, self._presents, self.feeds = Past(journal, settings), Presents(), Feeds(settings)
+        self.damages = Damages()
+        self._past, self._presents = Past(journal, settings, self.damages), Presents()
+        self.feeds = Feeds(settings)
         self.feeds.unwatched = self._past.forget
         self.metrics.watchers = lambda: self.feeds.watchers
         self._resident = Resident(settings.process_bytes_max)
@@ -89,11 +80,9 @@ class Registry:
         self.metrics.is_ready = lambda: not self.readiness.reasons()
         self._held: dict[str, Sequencer] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._sweeper: asyncio.Task[None] | None = None
-        self._scrubber: asyncio.Task[None] | None = None
-        self._beside: set[asyncio.Task[None]] = set()
+        self._has_rounds = False
+        self._beside: dict[asyncio.Task[None], None] = {}
         self._recalls: set[asyncio.Task[None]] = set()
-        self.damages = Damages()
         self.metrics.damaged_scenes = lambda: len(self.damages.scenes)
         self._touched: dict[str, float] = {}
         self._leaving: set[str] = set()
@@ -111,12 +100,13 @@ class Registry:
         """
         for name, work in beside.items():
             self.attend(name, work)
-        if self._sweeper is not None:
+        if self._has_rounds:
             return
-        self._sweeper = asyncio.create_task(self._sweep(), name="idle scenes", context=Context())
-        scrubber = Scrubber(self._journal, self._settings, self.damages)
-        self._scrubber = asyncio.create_task(scrubber.run(), name="scrubber", context=Context())
-        self._scrubber.add_done_callback(_log_failure, context=Context())
+        self._has_rounds = True
+        rounds = Rounds(self._held, self.feeds, self._past, self._settings)
+        self.attend("idle scenes", rounds.sweep(self._touched, self._ask_to_leave))
+        self.attend("watched scenes", rounds.look(self._visited))
+        self.attend("scrubber", Scrubber(self._journal, self._settings, self.damages).run())
 
     def drain(self) -> None:
         """Be stopping: the doors take no new command, and what they took before is still decided."""
@@ -125,7 +115,7 @@ class Registry:
 
     def actor(self, scene: str, character: str) -> Actor:
         """Give the actor of a character; it need not be alive."""
-        return Actor(self, scene, character)
+        return Actor(self.submit, scene, character)
 
     async def submit(self, scene: str, commands: Sequence[Addressed], *, caller: str = "") -> list[Result]:
         """Have commands decided in order, each on its own; return when all of it is durable.
@@ -177,42 +167,43 @@ class Registry:
         self, scene: str, results: list[Result | Earlier], reply: Callable[[list[Result] | Exception], None]
     ) -> None:
         """Read the answers of retried keys beside the turns, then reply."""
-
-        async def recall() -> None:
-            try:
-                told = await recalled(self._journal, scene, results)
-            except (JournalUnavailable, JournalDamaged) as error:
-                if isinstance(error, JournalDamaged):
-                    self.damages.note(scene, error)
-                if any(type(result) is Decided for result in results):
-                    # What was decided beside the retried keys is durable, so nobody may hear that nothing was.
-                    reply(CommitUnknown(f"decided, but the answers cannot all be read; {error}"))
-                else:
-                    reply(error)
-            else:
-                reply(told)
-
-        task = asyncio.create_task(recall(), name=f"recall {scene}", context=Context())
+        work = self._past.recall(scene, results, reply)
+        task = asyncio.create_task(work, name=f"recall {scene}", context=Context())
         self._recalls.add(task)
         task.add_done_callback(self._recalls.discard, context=Context())
         task.add_done_callback(_log_failure, context=Context())
 
-    async def opened(self, scene: str) -> Opened | None:
-        """Give a scene to read; None for one that does not exist. A reader never waits for a turn.
+    async def opened(self, scene: str, *, at_least: int = 0, is_current: bool = False) -> Opened | None:
+        """Give a scene to read, with the decision `at_least` visible; None for one that does not exist.
+
+        One that `is_current` shows all that was durable when it was asked for, wherever it was decided.
+
+        A reader never waits for a turn. One that asks for a decision which is not visible here has the journal read,
+        and waits up to `REACHED_S_MAX` for what others may be writing.
 
         Raises:
+            SequenceAhead: The scene has not come that far, as far as is known here.
             Draining, JournalUnavailable, JournalDamaged: The scene cannot be opened, or was found damaged.
         """
         self.damages.require_whole(scene)
         held = self._held.get(scene)
-        if held is None or held.scene is None:
-            held = self._sequencer(scene)
-            replied, reply = awaited()
-            _put(held, [], reply, "")
-            await replied
+        is_shared = held is not None and held.following.is_shared
+        if held is None or held.scene is None or held.scene.sequence < at_least or (is_current and is_shared):
+            if held is not None:
+                held.following.is_asked = is_shared
+            held = await self._visited(scene)
+            await held.following.until(at_least, seen=0 if held.scene is None else held.scene.sequence)
         if held.scene is None or not held.scene.state.exists:
             return None
         return Opened(held, held.scene)
+
+    async def _visited(self, scene: str) -> Sequencer:
+        """Have a scene opened that is not, and read by its sequencer when somebody asks for that."""
+        held = self._sequencer(scene)
+        replied, reply = awaited()
+        _put(held, [], reply, "")
+        await replied
+        return held
 
     def in_memory(self, scene: str) -> Scene | None:
         """Give a scene's adopted state, be it one that does not exist; None when it must be opened to be known.
@@ -236,23 +227,27 @@ class Registry:
             JournalUnavailable, JournalDamaged: The history cannot be read.
         """
         self.damages.require_whole(scene)
-        try:
-            async for decision in decisions(self._journal, scene, after=after, character=character):
-                yield decision
-        except JournalDamaged as error:
-            self.damages.note(scene, error)
-            raise
+        async for decision in self._past.decisions(scene, after=after, character=character):
+            yield decision
 
-    async def watch(self, scene: str, *, after: int | None, wake: Callable[[], None]) -> Watcher | None:
+    async def watch(
+        self, scene: str, *, after: int | None, wake: Callable[[], None], at_least: int = 0
+    ) -> Watcher | None:
         """Begin to watch a scene behind a sequence, or from now on; None for a scene that does not exist. Close it.
+
+        A place that is ahead of what is visible here is looked for in the journal first; it need not be there.
 
         Raises:
             WatchersFull: As many watch as may.
+            SequenceAhead: As `opened`.
             Draining, JournalUnavailable, JournalDamaged: As `opened`; and while the service is stopping.
         """
         if self.is_draining:
             raise Draining("the service is stopping; watch at another node, or again when it is back")
-        opened = await self.opened(scene)
+        opened = await self.opened(scene, at_least=at_least)
+        if opened is not None and after is not None and after > opened.scene.sequence:
+            with suppress(SequenceAhead):
+                opened = await self.opened(scene, at_least=after)
         if opened is None:
             return None
         return self.feeds.watch(scene, last=opened.scene.sequence, after=after, wake=wake)
@@ -272,11 +267,7 @@ class Registry:
             JournalUnavailable, JournalDamaged: It cannot be read.
         """
         self.damages.require_whole(scene)
-        try:
-            return await self._past.turn_after(scene, place)
-        except JournalDamaged as error:
-            self.damages.note(scene, error)
-            raise
+        return await self._past.turn_after(scene, place)
 
     async def scenes(self, *, after: str, limit: int) -> list[str]:
         """Give at most `limit` names of scenes above `after`, ascending."""
@@ -291,7 +282,15 @@ class Registry:
             if len(self._held) >= self._settings.scenes_open_max and self._touched:
                 self._ask_to_leave(next(iter(self._touched)))
             held = Sequencer(
-                scene, self._journal, self._settings, self._clock, self.metrics, self._tracing, self._census, self.feeds
+                scene,
+                self._journal,
+                self._settings,
+                self._clock,
+                self.metrics,
+                self._tracing,
+                self._census,
+                self.feeds,
+                self._chance,
             )
             self._held[scene] = held
             # In a context of its own: a scene outlives the request that opened it, and is not part of its trace or log.
@@ -310,11 +309,14 @@ class Registry:
         scene = sequencer.name
         try:
             while True:
-                while sequencer.mailbox.has_waiting:
+                if sequencer.mailbox.has_waiting:
                     await self._turn(sequencer)
-                if self._may_leave(sequencer) and await sequencer.leave():
+                elif self._may_leave(sequencer) and await sequencer.leave():
                     return
-                await sequencer.mailbox.wait()
+                elif sequencer.following.wants_look and not self._closing:
+                    await self._look(sequencer)
+                else:
+                    await sequencer.mailbox.wait()
         finally:
             self._release(scene)
             sequencer.abandon()
@@ -330,7 +332,17 @@ class Registry:
             for submission in sequencer.mailbox.drain():
                 submission.refuse(error)
 
+    async def _look(self, sequencer: Sequencer) -> None:
+        try:
+            await sequencer.look()
+        except JournalDamaged as error:
+            self.damages.note(sequencer.name, error)
+        except JournalUnavailable as error:
+            sequencer.following.failed(error)
+
     def _may_leave(self, sequencer: Sequencer) -> bool:
+        if sequencer.following.waiting:
+            return self._closing
         exists = sequencer.scene is not None and sequencer.scene.state.exists
         return self._closing or not exists or sequencer.name in self._leaving
 
@@ -348,21 +360,11 @@ class Registry:
         self._leaving.add(scene)
         self._held[scene].mailbox.wake()
 
-    async def _sweep(self) -> None:
-        """Ask scenes without traffic to leave, for as long as the registry is open."""
-        idle_s = self._settings.scene_idle_ms / 1000
-        while True:
-            await asyncio.sleep(idle_s / 4)
-            now = asyncio.get_running_loop().time()
-            for scene, touched in list(self._touched.items()):
-                if now - touched >= idle_s:
-                    self._ask_to_leave(scene)
-
     def attend(self, name: str, work: Coroutine[Any, Any, None]) -> Callable[[], object]:
         """Run what a door does for as long as somebody is there; give what ends it, as the end of all does too."""
         task = asyncio.create_task(work, name=name, context=Context())
-        self._beside.add(task)
-        task.add_done_callback(self._beside.discard, context=Context())
+        self._beside[task] = None
+        task.add_done_callback(self._beside.pop, context=Context())
         task.add_done_callback(_log_failure, context=Context())
         return task.cancel
 
@@ -370,12 +372,12 @@ class Registry:
         """Take nothing new, answer what waits, checkpoint every scene, and close the journal last."""
         self._closing = True
         self.drain()
-        idle = [*self._beside, *(task for task in (self._sweeper, self._scrubber) if task is not None)]
-        for task in idle:
+        beside = list(self._beside)
+        for task in beside:
             task.cancel()
         for sequencer in list(self._held.values()):
             sequencer.mailbox.wake()
-        await asyncio.gather(*idle, *self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*beside, *self._tasks.values(), return_exceptions=True)
         await asyncio.gather(*self._recalls, return_exceptions=True)
         await self._journal.close()
 

@@ -1,42 +1,34 @@
 """The sequencer: one scene's turns. Decide all, append once, adopt, answer all: nothing else decides and waits."""
 
+import random
 from collections import Counter
 from collections.abc import Callable
 from time import perf_counter
 
-from app.gates.bundle import Bundle, resolved
 from app.gates.candidate import Candidate
 from app.gates.catalogue import COMMANDS, outcome_of, word_of
-from app.gates.character import Answer
-from app.gates.decision import Problem, Refused, Undecided, name_of
-from app.gates.event_commands import Covered
-from app.gates.graph import SubmitCandidate
-from app.gates.lives import Spawn
-from app.gates.receipt import Mark, mark
+from app.gates.decision import Refused, Undecided, name_of
 from app.gates.scene import Record, Scene
-from app.gates.tick import Tick, Ticked
+from app.gates.tick import Ticked
 from app.journal.codec import Traced, encode_entry
-from app.journal.port import START, CommitUnknown, Journal, JournalDamaged, JournalUnavailable, NotTheWriter
+from app.journal.port import CommitUnknown, Journal, JournalDamaged, JournalUnavailable, NotTheWriter, StoredEntry
 from app.sequencing.census import Census
-from app.sequencing.feed import OBJECTS_BYTES, Feed, Feeds, Turn
-from app.sequencing.mailbox import Addressed, Decided, Earlier, Mailbox, Result, Submission
-from app.sequencing.pace import Pace
-from app.sequencing.store import SceneStore, entry_of
+from app.sequencing.contention import CONFLICTS_MAX, Contention
+from app.sequencing.cutting import cut, fitting
+from app.sequencing.deciding import Deciding
+from app.sequencing.feed import OBJECTS_BYTES, Feeds, Turn
+from app.sequencing.following import Following
+from app.sequencing.mailbox import Decided, Earlier, Mailbox, Result, Submission
+from app.sequencing.store import Gap, SceneStore
 from app.settings import Settings
 from app.telemetry.log import log
 from app.telemetry.metrics import Metrics
-from app.telemetry.tracing import Tracing, link, traceparent_of
+from app.telemetry.tracing import Tracing, link
 
 _STOPPED = "the scene is being opened again; try again"
 
-PACED = 64
-"""After how many commands a turn looks whether others should run."""
-
-_LONG = frozenset({Bundle, Covered, Spawn, SubmitCandidate})
-"""The commands that may take long, before each of which it looks too."""
-
-CONFLICTS_MAX = 8
-"""How often a turn is decided again because the history was longer, before the caller is told to come back."""
+BARREN_MAX = 2
+"""How often a turn is refused for what cannot be found behind the scene, before the scene is read anew as a whole."""
 
 
 class Sequencer:
@@ -56,6 +48,7 @@ class Sequencer:
         tracing: Tracing,
         census: Census,
         feeds: Feeds,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         self.name = name
         self.mailbox = Mailbox(settings.mailbox_commands_max)
@@ -70,25 +63,108 @@ class Sequencer:
         self._census = census
         self._feeds = feeds
         self._appended_bytes = 0
-        self._position = START
-        self._is_stale = True
+        self.following = Following(name, journal, self.mailbox.wake)
+        self._contention = Contention(chance)
+        self._position = self.store.position
+        self._found_whole: int | None = None
+        self._barren = 0
+        self._is_stale = False
         self._may_be_durable = False
-        self._recalled: dict[int, Answer] = {}
 
     async def open(self) -> Scene:
-        """Read the scene from the journal, unless what is held is what the journal holds.
+        """Read what the journal holds behind the scene, where there may be more than is held; the whole scene first.
 
         Raises:
-            JournalUnavailable, JournalDamaged: Nothing was changed; readers keep what they had.
+            JournalUnavailable, JournalDamaged: Readers keep what they had, or see more of it: the scene as the journal
+                had it at some later entry.
         """
-        if self.scene is None or self._is_stale:
-            store = SceneStore(self.name, self._journal, self._settings)
-            self.scene, self._position = await store.open()
-            self.store, self._is_stale = store, False
-            feed = self._feeds.get(self.name)
-            if feed is not None:
-                feed.reached(self.scene.sequence, exists=self.scene.state.exists)
+        if self.scene is None:
+            self.following.begin()
+            await self._open_whole()
+        elif self.following.is_asked:
+            await self._read_all()
+        elif self._is_stale:
+            await self._catch_up()
+        assert self.scene is not None, "it was opened"
         return self.scene
+
+    async def look(self) -> None:
+        """Read what others wrote; one look that is due by its time finds an end too of which nothing is left to read.
+
+        Raises:
+            JournalUnavailable, JournalDamaged: As `open`.
+        """
+        scene, following = self.scene, self.following
+        if scene is None:
+            return
+        is_thorough = following.is_due and scene.state.exists and not self._is_stale
+        if is_thorough:
+            following.reading()
+            if await self._is_last():
+                following.has_read(scene.sequence)
+                return
+        if is_thorough:
+            await self._read_all()
+        elif not await self._catch_up() and scene.state.exists:
+            following.is_owed = True
+
+    async def _read_all(self) -> None:
+        """Adopt what is behind the scene, be it that it was closed and nothing of its history is left to read."""
+        if await self._catch_up():
+            return
+        scene = self.scene
+        assert scene is not None, "it was opened"
+        if scene.state.exists and self._found_whole != self.store.position and not await self._is_last():
+            await self._open_whole()
+            self._found_whole = self.store.position
+
+    async def _is_last(self) -> bool:
+        """Say whether the entry that the scene shows last is the journal's newest: that one is always kept."""
+        scene = self.scene
+        assert scene is not None, "it was opened"
+        after = await self._journal.seek(self.name, sequence=scene.sequence)
+        entries = await self._journal.read(self.name, after=after, limit=2)
+        return len(entries) == 1 and entries[0].position == self.store.position
+
+    async def _catch_up(self, *, to_the_end: bool = True) -> int:
+        """Adopt what is behind the scene, entry by entry; give how many entries that were."""
+        scene = self.scene
+        assert scene is not None, "it was opened"
+        self.following.reading()
+        try:
+            found = await self.store.read_tail(scene, self._told, to_the_end=to_the_end, is_own=False)
+        except Gap:
+            # The scene was closed and trimmed, or trimmed behind a checkpoint: what lies between is gone.
+            await self._open_whole()
+            return 1
+        except (JournalUnavailable, JournalDamaged):
+            self.following.is_owed = True
+            raise
+        self._is_stale = False
+        self.following.has_read(scene.sequence)
+        return found
+
+    def _told(self, stored: StoredEntry, candidate: Candidate, existed: bool) -> None:
+        """Let those who watch have another node's turn, in the step in which it became visible."""
+        self._contention.note_other()
+        self._census.note_other(before=existed, after=candidate.exists)
+        self._publish(candidate, len(stored.blob))
+        self.following.reached(candidate.sequence)
+
+    async def _open_whole(self) -> None:
+        """Read the scene from its newest checkpoint on, in place of what is held."""
+        self.following.reading()
+        store, held = SceneStore(self.name, self._journal, self._settings), self.scene
+        scene, position = await store.open()
+        if held is not None:
+            if position < self.store.position:
+                raise JournalUnavailable("the journal gave an older state of the scene than it gave before; try again")
+            self._census.note_other(before=held.state.exists, after=scene.state.exists)
+        self.scene, self.store, self._is_stale = scene, store, False
+        feed = self._feeds.get(self.name)
+        if feed is not None:
+            feed.reached(scene.sequence, exists=scene.state.exists)
+        self.following.has_read(scene.sequence)
 
     async def turn(self) -> None:
         """Decide what waits, make it durable, adopt it, and answer.
@@ -96,6 +172,8 @@ class Sequencer:
         Raises:
             JournalUnavailable, JournalDamaged: The scene cannot be opened. Nothing was decided; what waits still does.
         """
+        if self._contention.has_lead:
+            await self._contention.give_way()
         scene = await self.open()
         submissions = self.deciding = self.mailbox.take(self._settings.turn_commands_max)
         started = perf_counter()
@@ -108,23 +186,35 @@ class Sequencer:
 
     async def _take(self, scene: Scene, submissions: list[Submission], started: float) -> None:
         """Decide submissions, again where the history was longer, until they are adopted or dropped."""
-        for _ in range(CONFLICTS_MAX):
+        conflicts = self._barren = 0
+        is_current = not self.following.is_shared
+        while True:
             candidate = Candidate(scene, self._clock())
             if not candidate.exists and any(submission.commands for submission in submissions):
                 candidate.may_begin = await self._census.has_room()
-            self._recalled = await self._recall(candidate, submissions)
-            results, traced = await self._decide_all(candidate, submissions)
+            results, traced = await Deciding(self.name, self._journal, candidate).decide(submissions)
+            blob = self._encoded(candidate, traced)
+            if len(blob) > self._journal.entry_bytes_max:
+                await self._cut(candidate, traced, submissions, results)
+                continue
             try:
-                await self._append(candidate, traced)
+                if not blob and not is_current and any(results):
+                    # No append shows that this still holds: problems and earlier answers are told of the journal's now.
+                    is_current = True
+                    raise NotTheWriter("others may have written")
+                await self._append(candidate, blob)
             except NotTheWriter:
-                self._is_stale, self._may_be_durable = True, False
-                try:
-                    scene = await self.open()
-                except (JournalUnavailable, JournalDamaged) as error:
-                    self._drop(submissions, results, candidate, JournalUnavailable(str(error)))
+                conflicts += bool(blob)
+                error = await self._read_behind(conflicts)
+                if error is not None:
+                    self._drop(submissions, results, candidate, error)
                     return
+                assert self.scene is not None, "it was opened"
+                scene = self.scene
             except (JournalUnavailable, JournalDamaged, CommitUnknown) as error:
                 self._is_stale, self._may_be_durable = not isinstance(error, JournalUnavailable), False
+                # What became of it is read although nobody asks: whoever watches waits for it.
+                self.following.has_moved = self.following.has_moved or self._is_stale
                 self._drop(submissions, results, candidate, error)
                 return
             else:
@@ -136,9 +226,37 @@ class Sequencer:
                     self._metrics.turn(outcomes(candidate.records), perf_counter() - started)
                 await self._answer(scene, candidate, submissions, results)
                 return
-        self._drop(
-            submissions, results, candidate, JournalUnavailable("the scene is being written elsewhere; try again")
-        )
+
+    async def _read_behind(self, conflicts: int) -> Exception | None:
+        """Read what a turn was refused for, if it was; give why it cannot be decided again, None when it can."""
+        self._is_stale, self._may_be_durable = True, False
+        if conflicts >= CONFLICTS_MAX:
+            return JournalUnavailable("the scene is being written elsewhere; try again")
+        await self._contention.pause(conflicts)
+        try:
+            if not conflicts:
+                await self._read_all()
+            elif not await self._catch_up(to_the_end=False):
+                self._barren += 1
+            if self._barren >= BARREN_MAX:
+                self._barren = 0
+                await self._open_whole()
+        except (JournalUnavailable, JournalDamaged) as error:
+            self._is_stale = True
+            return JournalUnavailable(str(error))
+        return None
+
+    async def _cut(
+        self,
+        candidate: Candidate,
+        traced: list[Traced],
+        submissions: list[Submission],
+        results: list[list[Result | Earlier]],
+    ) -> None:
+        """Leave in `submissions` what fits into one entry, and let the rest wait before all others."""
+        bytes_max = self._journal.entry_bytes_max
+        last = await fitting(candidate, traced, bytes_max)
+        self.mailbox.put_back(cut(submissions, results, first=candidate.first, last=last, bytes_max=bytes_max))
 
     async def leave(self) -> bool:
         """Checkpoint the scene, unless the journal may hold more of it; say whether nothing came meanwhile.
@@ -156,6 +274,7 @@ class Sequencer:
             submission.refuse(CommitUnknown(unknown) if self._may_be_durable else JournalUnavailable(_STOPPED))
         for submission in self.mailbox.drain():
             submission.refuse(JournalUnavailable(_STOPPED))
+        self.following.end(_STOPPED)
 
     async def _answer(
         self, scene: Scene, candidate: Candidate, submissions: list[Submission], results: list[list[Result | Earlier]]
@@ -164,159 +283,57 @@ class Sequencer:
         for submission, answers in zip(submissions, results, strict=True):
             if submission.span is not None:
                 # Before its answer: afterwards its span has ended.
-                link(submission.span, {of for each in submission.commands for of in self.store.grants.of(each.command)})
-            submission.answer(answers)
+                link(submission.span, {of for each in submission.part for of in self.store.grants.of(each.command)})
+            if not submission.settle(answers):
+                self.mailbox.put_back([submission])
         self._may_be_durable = False
-        feed = self._feeds.get(self.name)
-        if feed is not None and candidate.records:
-            self._publish(feed, candidate)
+        if candidate.records:
+            self._publish(candidate, self._appended_bytes)
+            self.following.reached(candidate.sequence)
         if self.store.is_due or candidate.closes:
             await self.store.checkpoint(scene)
 
-    def _publish(self, feed: Feed, candidate: Candidate) -> None:
-        """Let those who watch have the turn; they are woken later."""
+    def _publish(self, candidate: Candidate, size: int) -> None:
+        """Let those who watch have a turn that is visible, `size` bytes in the journal; they are woken later."""
+        feed = self._feeds.get(self.name)
+        if feed is None:
+            return
         turn = Turn(
             candidate.first,
             candidate.sequence,
             candidate.records,
             at=candidate.at,
-            size=OBJECTS_BYTES * self._appended_bytes,
+            size=OBJECTS_BYTES * size,
             closes=not candidate.exists,
         )
         feed.publish(turn)
 
-    async def _append(self, candidate: Candidate, traced: list[Traced]) -> None:
-        """Make a candidate's decisions durable as one entry; a turn that decided nothing writes nothing."""
+    def _encoded(self, candidate: Candidate, traced: list[Traced]) -> bytes:
+        """Give the entry of a candidate; nothing where nothing was decided."""
         if not candidate.records:
+            return b""
+        return encode_entry(at=candidate.at, first=candidate.first, records=candidate.records, traced=traced)
+
+    async def _append(self, candidate: Candidate, blob: bytes) -> None:
+        """Make a candidate's decisions durable as one entry; a turn that decided nothing writes nothing."""
+        if not blob:
             return
-        first, last = candidate.first, candidate.sequence
-        blob = encode_entry(at=candidate.at, first=first, records=candidate.records, traced=traced)
+        first, last, following = candidate.first, candidate.sequence, self.following
         self._appended_bytes = len(blob)
-        self._may_be_durable = True
+        self._may_be_durable, is_written = True, False
         started = perf_counter()
+        following.appending()
+        self._contention.appending()
         try:
             with self.tracing.append(first=first, last=last, size=len(blob)):
                 self._position = await self._journal.append(
-                    self.name, after=self._position, first=first, last=last, blob=blob
+                    self.name, after=self.store.position, first=first, last=last, blob=blob
                 )
+            is_written = True
         finally:
+            following.appended(succeeded=is_written)
             self._metrics.append(perf_counter() - started)
-
-    async def _recall(self, candidate: Candidate, submissions: list[Submission]) -> dict[int, Answer]:
-        """Read by sequence the answers of retried keys that later commands of the same submission refer to.
-
-        What cannot be read is left out: a command that refers to it is then no command.
-        """
-        recalled: dict[int, Answer] = {}
-        for submission in submissions:
-            commands = submission.commands
-            if not any([addressed.references for addressed in commands]):  # noqa: C419  # a list is faster here
-                continue
-            for index in {index for addressed in commands for index in addressed.references.values()}:
-                held = commands[index]
-                if held.key is None:
-                    continue
-                keyed = mark(submission.caller, held.key, held.character, held.asked or held.command, held.references)
-                earlier = candidate.earlier(keyed)
-                if earlier is not None and earlier[0] not in recalled:
-                    try:
-                        entry = await entry_of(self._journal, self.name, earlier[0])
-                    except (JournalUnavailable, JournalDamaged):
-                        continue
-                    recalled[earlier[0]] = entry.records[earlier[0] - entry.first].answer
-        return recalled
-
-    async def _decide_all(
-        self, candidate: Candidate, submissions: list[Submission]
-    ) -> tuple[list[list[Result | Earlier]], list[Traced]]:
-        """Decide submissions in order; say too which sequences came from traced requests."""
-        results, traced, pace = [], [], Pace()
-        for submission in submissions:
-            before = candidate.sequence
-            results.append(await self._decide(candidate, submission, pace))
-            if submission.span is not None and candidate.sequence > before:
-                traced.append(Traced(before + 1, candidate.sequence, traceparent_of(submission.span)))
-        return results, traced
-
-    async def _decide(self, candidate: Candidate, submission: Submission, pace: Pace) -> list[Result | Earlier]:
-        """Decide one submission's commands in order; a key that was used before is answered and not decided.
-
-        Nobody sees the candidate before it is adopted, so whoever waits may run in between.
-        """
-        results: list[Result | Earlier] = []
-        decide, at = candidate.decide, candidate.at
-        for number, addressed in enumerate(submission.commands, 1):
-            command = addressed.command
-            kind = type(command)
-            if (number % PACED == 0 or kind in _LONG) and pace.is_due:
-                await pace.pause()
-            if kind is Tick:
-                results.append(await self._decide_tick(candidate, submission.caller, addressed, pace))
-            elif addressed.key is not None or addressed.references:
-                results.append(self._decide_tied(candidate, submission.caller, addressed, results))
-            else:
-                record = decide(addressed.character, command)
-                results.append(record if type(record) is Undecided else Decided(candidate.sequence, at, record))
-        return results
-
-    def _decide_tied(
-        self, candidate: Candidate, caller: str, addressed: Addressed, before: list[Result | Earlier]
-    ) -> Result | Earlier:
-        """Decide a command that is tied to others, by its key or by what it takes from the answers before it.
-
-        With a key, once: the same command again gets the first answer, another is told so.
-        """
-        character, key, references = addressed.character, addressed.key, addressed.references
-        keyed = None if key is None else mark(caller, key, character, addressed.asked or addressed.command, references)
-        earlier = None if keyed is None else self._earlier(candidate, keyed)
-        if earlier is not None:
-            return earlier
-        command = addressed.command
-        if references:
-            named = [index for index in references.values() if index < len(before)]
-            answers = {index: self._answer_of(before[index]) for index in named}
-            found = resolved(command, references, answers)
-            if type(found) is Undecided:
-                return found
-            command = found
-        record = candidate.decide(character, command, keyed)
-        return record if type(record) is Undecided else Decided(candidate.sequence, candidate.at, record)
-
-    async def _decide_tick(
-        self, candidate: Candidate, caller: str, addressed: Addressed, pace: Pace
-    ) -> Result | Earlier:
-        """Decide a tick, which may be much work: whoever waits may run in between, and sees nothing of it."""
-        keyed = None if addressed.key is None else mark(caller, addressed.key, None, addressed.command)
-        earlier = None if keyed is None else self._earlier(candidate, keyed)
-        if earlier is not None:
-            return earlier
-        steps = candidate.decide_in_steps(addressed.command, keyed)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as done:
-                record: Record | Undecided = done.value
-                return record if type(record) is Undecided else Decided(candidate.sequence, candidate.at, record)
-            if pace.is_due:
-                await pace.pause()
-
-    def _earlier(self, candidate: Candidate, keyed: Mark) -> Result | Earlier | None:
-        """Give what a key was answered before; None for one that was not used, or no longer counts."""
-        found = candidate.earlier(keyed)
-        if found is None:
-            return None
-        sequence, fingerprint = found
-        if fingerprint != keyed.fingerprint:
-            return Undecided(Problem.KEY_REUSED, "this key was used with another command; make a new key for this one")
-        if sequence < candidate.first:
-            return Earlier(sequence)
-        return Decided(sequence, candidate.at, candidate.records[sequence - candidate.first])
-
-    def _answer_of(self, result: Result | Earlier) -> Answer | None:
-        """Give what a command before was answered, now or earlier; None for what no gate decided."""
-        if type(result) is Earlier:
-            return self._recalled.get(result.sequence)
-        return result.record.answer if type(result) is Decided else None
+        self._contention.appended()
 
     def _drop(
         self,
@@ -334,7 +351,7 @@ class Sequencer:
         for submission, answers in zip(submissions, results, strict=True):
             if any(type(answer) is Decided for answer in answers):
                 submission.refuse(error)
-            elif any(type(answer) is Undecided for answer in answers):
+            elif len(answers) < len(submission.commands) or any(type(answer) is Undecided for answer in answers):
                 submission.refuse(JournalUnavailable(str(error)))
             else:
                 submission.answer(answers)

@@ -1,8 +1,8 @@
 """The scene's store: opening from a checkpoint and the tail behind it, checkpoints of what changed, retention."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from app.gates.candidate import Candidate, replay
+from app.gates.candidate import Candidate
 from app.gates.identity import Sealer
 from app.gates.lives import Remains
 from app.gates.scene import Bounds, Scene
@@ -18,7 +18,16 @@ from app.journal.codec import (
     encode_character,
     encode_checkpoint,
 )
-from app.journal.port import START, CommitUnknown, Journal, JournalDamaged, JournalUnavailable, SealSecret
+from app.journal.port import (
+    START,
+    CommitUnknown,
+    Journal,
+    JournalDamaged,
+    JournalUnavailable,
+    SealSecret,
+    StoredEntry,
+    Superseded,
+)
 from app.sequencing.compression import CommonCompression
 from app.sequencing.pace import Pace
 from app.sequencing.traced_grants import TracedGrants
@@ -26,7 +35,7 @@ from app.settings import Settings
 from app.telemetry.log import log
 
 PACED = 64
-"""After how many characters the work on a checkpoint looks whether others should run."""
+"""After how many characters of a checkpoint, or decisions of an entry, the work looks whether others should run."""
 
 ENTRIES_READ_MAX = 256
 """How many entries one read of the tail asks for."""
@@ -62,6 +71,18 @@ def sealer_of(scene: str, secret: bytes, secrets: Sequence[SealSecret]) -> Seale
     return sealer
 
 
+class Gap(JournalDamaged):
+    """What was read does not follow on the scene: it is damage, unless others trimmed what lies between."""
+
+
+Told = Callable[[StoredEntry, Candidate, bool], None]
+"""Hears of an entry that was replayed: it, what was adopted of it, and whether the scene existed before."""
+
+
+def _told_nobody(stored: StoredEntry, candidate: Candidate, existed: bool) -> None:
+    """Hear of an entry that nobody waits for."""
+
+
 async def entry_of(journal: Journal, scene: str, sequence: int) -> Entry:
     """Read the entry that holds a decision.
 
@@ -79,6 +100,8 @@ async def entry_of(journal: Journal, scene: str, sequence: int) -> Entry:
 class SceneStore:
     """What one scene needs of the journal besides appending, and the tallies that are stored with its characters.
 
+    `position` is the last entry's that was adopted.
+
     Bound:     as many remembered changes as the scene has characters; a checkpoint is due every
                `checkpoint_decisions` decisions.
     Senders:   one, the scene's sequencer.  Thread-safe: no.
@@ -91,7 +114,7 @@ class SceneStore:
         self._changed: set[str] = set()
         self._decisions = 0
         self._is_behind = False
-        self._position = START
+        self.position = START
         self._tallies: dict[str, Tally] = {}
         self._lent: set[str] = set()
         self.grants = TracedGrants(settings.traced_grants_max)
@@ -115,12 +138,12 @@ class SceneStore:
 
     @property
     def is_due(self) -> bool:
-        """Say whether enough was decided since the last checkpoint."""
+        """Say whether enough was decided here since the last checkpoint: what others decided, they store."""
         return self._decisions >= self._settings.checkpoint_decisions
 
     @property
     def has_changes(self) -> bool:
-        """Say whether anything was decided since the last checkpoint that the journal took whole."""
+        """Say whether anything was decided here, or a scene closed elsewhere, since the journal took all of it."""
         return self._decisions > 0 or self._is_behind
 
     async def open(self) -> tuple[Scene, int]:
@@ -129,21 +152,50 @@ class SceneStore:
         Raises:
             JournalUnavailable, JournalDamaged: Nothing was changed.
         """
-        scene = await self.checkpointed()
-        position, pace = self._position, Pace()
-        while entries := await self._journal.read(self._name, after=position, limit=ENTRIES_READ_MAX):
-            for stored_entry in entries:
-                entry = decode_entry(stored_entry.blob)
+        gap_behind: int | None = None
+        while True:
+            scene = await self.checkpointed()
+            began = self.position
+            try:
+                await self.read_tail(scene, _told_nobody)
+            except Gap:
+                if began == gap_behind:
+                    raise
+                # Another node may have stored a later checkpoint and trimmed behind it since this one was read.
+                gap_behind = began
+            else:
+                return scene, self.position
+
+    async def read_tail(self, scene: Scene, told: Told, *, to_the_end: bool = True, is_own: bool = True) -> int:
+        """Replay onto a scene the entries behind what it shows, each in one step; give how many they were.
+
+        `told` hears of each in that step. Without `to_the_end`, one read that gives some is enough. With `is_own` they
+        count as decided here: they make a checkpoint due.
+
+        Raises:
+            Gap: What is behind does not follow on the scene.
+            JournalUnavailable, JournalDamaged: The scene is as far as it was read until then, and stays right.
+        """
+        found, pace = 0, Pace()
+        while entries := await self._journal.read(self._name, after=self.position, limit=ENTRIES_READ_MAX):
+            for stored in entries:
+                entry = decode_entry(stored.blob)
                 if entry.first != scene.sequence + 1:
-                    detail = f"scene {self._name!r}: sequence {scene.sequence + 1} is missing before {entry.first}"
-                    raise JournalDamaged(detail)
-                candidate = replay(scene, entry.first, entry.at, entry.records)
-                position = stored_entry.position
-                self.adopted(scene, candidate, position, entry.traced)
+                    raise Gap(f"scene {self._name!r}: sequence {scene.sequence + 1} is missing before {entry.first}")
+                existed, candidate = scene.state.exists, Candidate(scene, entry.at)
+                for number, record in enumerate(entry.records, 1):
+                    candidate.apply(record)
+                    if number % PACED == 0 and pace.is_due:
+                        await pace.pause()
+                scene.adopt(candidate)
+                self.adopted(scene, candidate, stored.position, entry.traced, is_own=is_own)
+                told(stored, candidate, existed)
+                found += 1
                 if pace.is_due:
                     await pace.pause()
-        self._position = position
-        return scene, position
+            if not to_the_end and len(entries) < ENTRIES_READ_MAX:
+                break
+        return found
 
     async def checkpointed(self) -> Scene:
         """Read the newest checkpoint only; an empty scene where there is none.
@@ -152,7 +204,7 @@ class SceneStore:
             JournalUnavailable, JournalDamaged: Nothing was changed.
         """
         scene = Scene(self._name, self._journal.secret, bounds_of(self._settings), CommonCompression())
-        self._changed, self._decisions, self._tallies, self._position = set(), 0, {}, START
+        self._changed, self._decisions, self._tallies, self.position = set(), 0, {}, START
         self.grants.clear()
         checkpoint = await self._journal.load(self._name)
         if checkpoint is None:
@@ -171,13 +223,22 @@ class SceneStore:
                 self._tallies[name] = stored.tally
         scene.restore(head.state, head.receipts, remains, head.open_ticks)
         self.grants.restore(head.traced)
-        self._position = checkpoint.position
+        self.position = checkpoint.position
         return scene
 
-    def adopted(self, scene: Scene, candidate: Candidate, position: int, traced: list[Traced]) -> None:
-        """Note what a turn changed: whose value, whose tally; and which traced requests were granted what in it."""
-        self._position = position
-        self._decisions += len(candidate.records)
+    def adopted(
+        self, scene: Scene, candidate: Candidate, position: int, traced: list[Traced], *, is_own: bool = True
+    ) -> None:
+        """Note what a turn changed: whose value, whose tally; and which traced requests were granted what in it.
+
+        One that is not `is_own` was decided elsewhere: its changes belong to the next checkpoint, and make none due.
+        """
+        self.position = position
+        if is_own:
+            self._decisions += len(candidate.records)
+        elif candidate.closes:
+            # Whoever closed it may have died before its history was forgotten.
+            self._is_behind = True
         if candidate.closes:
             self._tallies.clear()
             self.grants.clear()
@@ -198,7 +259,8 @@ class SceneStore:
         """Store what changed since the last checkpoint, then forget history that is beyond retention.
 
         A journal that cannot take it now is no harm: the entries are there, and the next checkpoint holds these changes
-        too.
+        too. Nor is another node's later checkpoint: it holds all that changed up to here, so what is noted begins anew.
+        `_changed` may be applied to any checkpoint from this store's last one on, for it names whatever changed since.
         """
         scene.receipts.expire(at=scene.state.at)
         changed, pace = dict[str, bytes | None](), Pace()
@@ -210,12 +272,14 @@ class SceneStore:
         traced = self.grants.pending(scene.roster)
         header = encode_checkpoint(scene.state, scene.receipts.dump(), scene.open_ticks(), closed=closed, traced=traced)
         noted, self._changed, self._decisions = self._changed, set(), 0
-        position = self._position
+        position = self.position
         try:
             await self._journal.checkpoint(
                 self._name, position=position, header=header, changed=changed, listed=not closed
             )
             await self._trim(scene, position, closed=closed)
+            self._is_behind = False
+        except Superseded:
             self._is_behind = False
         except (JournalUnavailable, JournalDamaged, CommitUnknown) as error:
             self._changed |= noted

@@ -91,3 +91,38 @@ def test_who_is_not_alive_cannot_be_read(call: Caller):
     for path in ("characters/nobody", "characters/nobody/parameters", "characters/nobody/deliveries"):
         assert call.ask("GET", path).problem[:2] == ("unknown-character", 404)
         assert call.elsewhere().ask("GET", path).problem[:2] == ("unknown-scene", 404)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let who reads wait only shortly for what another node may have written."""
+    monkeypatch.setattr("app.sequencing.following.REACHED_S_MAX", 0.05)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    "path",
+    ["", "/characters", "/characters/hero", "/characters/hero/parameters", "/characters/hero/deliveries", "/history"],
+)
+def test_a_read_may_name_a_decision_that_must_be_visible(call: Caller, path: str):
+    read = f"/v1/scenes/{call.scene}{path}?min_sequence="
+
+    there, ahead, wrong = (call.ask("GET", f"{read}{number}") for number in (1, 9, -1))
+
+    assert there.status == 200
+    assert ahead.problem == ("sequence-ahead", 409, "min_sequence")
+    assert ahead.headers["retry-after"] == "1"
+    assert wrong.problem == ("invalid", 422, "min_sequence")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_decision_of_a_scene_that_is_not_known_is_ahead_too(call: Caller):
+    ahead, unknown = (call.ask("GET", f"/v1/scenes/nowhere-yet?min_sequence={number}") for number in (3, 0))
+
+    assert ahead.problem == ("sequence-ahead", 409, "min_sequence")
+    assert unknown.problem == ("unknown-scene", 404, None)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_watch_may_name_one_too(call: Caller):
+    assert call.ask("GET", "watch?snapshot=true&min_sequence=9").problem == ("sequence-ahead", 409, "min_sequence")

@@ -14,7 +14,7 @@ from tests.support.recorded import TRACES
 HIT = TRACES / "panda3d-hit-interrupt.jsonl"
 
 
-@pytest.mark.parametrize("name", ["serve", "key", "replay", "verify", "repair", "openapi"])
+@pytest.mark.parametrize("name", ["serve", "key", "replay", "verify", "repair", "migrate", "openapi"])
 def test_help_shows_examples(call, name):
     code, shown, _ = call(name, "--help")
 
@@ -34,7 +34,7 @@ def test_every_option_has_its_variable():
         if option.name not in ("help", "traces")
     }
 
-    assert set(commands) == {"serve", "key", "replay", "verify", "repair", "openapi"}
+    assert set(commands) == {"serve", "key", "replay", "verify", "repair", "migrate", "openapi"}
     assert named
     assert all(str(variable).startswith("POSEGATE_") for variable in named.values()), named
 
@@ -43,7 +43,7 @@ def test_without_a_command_the_help_is_shown(call):
     code, shown, _ = call()
 
     assert code == 2
-    assert all(name in shown for name in ("serve", "key", "replay", "verify", "repair", "openapi"))
+    assert all(name in shown for name in ("serve", "key", "replay", "verify", "repair", "migrate", "openapi"))
 
 
 def test_the_version_is_shown(call):
@@ -66,6 +66,9 @@ def test_the_version_is_shown(call):
         ("verify", "sqlite:absent.db"),
         ("repair", "memory:"),
         ("repair", "sqlite:absent.db"),
+        ("migrate", "sqlite:absent.db", "sqlite:new.db"),
+        ("migrate", "memory:", "sqlite:new.db"),
+        ("migrate", "sqlite:absent.db"),
         ("openapi", "--write", "a", "--check", "a"),
         ("openapi", "--check", "absent.json"),
     ],

@@ -2,10 +2,6 @@ import json
 import re
 from pathlib import Path
 
-from app.cli import replaying
-from app.replay.ledger import EventFlow, GateCount
-from app.replay.report import Report
-from app.replay.service import ServiceError
 from tests.support.lines import is_one_line
 from tests.support.recorded import TRACES
 
@@ -61,44 +57,6 @@ def test_every_trace_that_help_names_is_there(call):
     named = re.findall(r"\S+\.jsonl", shown)
     assert named
     assert all(list(Path(__file__).parents[2].glob(name)) for name in named), named
-
-
-def test_replay_fails_where_a_command_was_not_decided(call, monkeypatch):
-    async def undecided(traces, **given):
-        return [undecided_report(trace) for trace in traces]
-
-    monkeypatch.setattr(replaying, "replay", undecided)
-
-    code, shown, told = call("replay", HIT, "--json")
-
-    assert code == 1
-    assert json.loads(shown)["problems"] == 1
-    assert "not decided" in told
-
-
-def undecided_report(trace):
-    return Report(
-        trace=trace.name,
-        engine="",
-        scenario="",
-        scene="",
-        characters=0,
-        gates={"events": GateCount(asked=1, problems={"invalid": 1})},
-        events=EventFlow(0, 0, 0, 0),
-        disagreements=[],
-        requests=1,
-        retries=0,
-        elapsed_s=1.0,
-    )
-
-
-def test_a_lost_service_is_a_failure(call, monkeypatch):
-    async def lost(traces, **given):
-        raise ServiceError("http://posegate.test: no answer (reset), 8 times.")
-
-    monkeypatch.setattr(replaying, "replay", lost)
-
-    assert call("replay", HIT) == (1, "", "posegate: http://posegate.test: no answer (reset), 8 times.\n")
 
 
 def test_a_key_that_is_none_is_said_and_not_shown(call):

@@ -19,7 +19,7 @@ from tests.support.process import ROOT
 
 STARTED_S_MAX = 60.0
 STOPPED_S_MAX = 40.0
-NAMESPACE = 7
+NAMESPACE = 1 + os.getpid() % 200
 
 
 class Node:

@@ -56,7 +56,7 @@ async def restarted(cluster: Nodes, hammer: Hammer, chance: random.Random) -> No
         hammer.measure()
     for server in cluster.servers:
         hammer.mark("server restarted")
-        await asyncio.to_thread(server.stop)
+        await asyncio.to_thread(server.retire)
         await hammer.answered(BETWEEN)
         hammer.measure()
         await _back(cluster, server.name)

@@ -78,7 +78,9 @@ class Wires:
                 asyncio.create_task(self._passed(there, writer, DOWN)),
             ]
             try:
-                await asyncio.wait(passing, return_when=asyncio.FIRST_COMPLETED)
+                with contextlib.suppress(asyncio.CancelledError):
+                    # Cancelled at the end of all: a task of the library's streams may not be, so this one just ends.
+                    await asyncio.wait(passing, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 for each in passing:
                     each.cancel()

@@ -8,15 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from app.journal import open_journal
+from app.journal import connect_journal, open_journal
 from app.journal.port import START, Checkpoint, Journal, JournalUnavailable, NotTheWriter, StoredEntry
+from tests.support.jetstreams import deleted
+from tests.support.nats_servers import NatsServers, fresh_name
+
+SERVERS = {"jetstream-1": "alone", "jetstream-3": "cluster"}
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "jetstream-1", "jetstream-3"])
 async def journal(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Journal]:
-    opened = open_journal({"memory": "memory:", "sqlite": f"sqlite:{tmp_path / 'journal.db'}"}[request.param])
+    url = {"memory": "memory:", "sqlite": f"sqlite:{tmp_path / 'journal.db'}"}.get(request.param)
+    if url is None:
+        servers: NatsServers = request.getfixturevalue(SERVERS[request.param])
+        url = servers.url(fresh_name())
+    opened = await connect_journal(url)
     yield opened
     await opened.close()
+    if request.param in SERVERS:
+        await deleted(url)
 
 
 async def written(journal: Journal, scene: str, *blobs: bytes, after: int = START, first: int = 1) -> list[int]:

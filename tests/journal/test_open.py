@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.journal import open_journal, open_salvage
+from app.journal import open_journal, open_salvage, shown_url
 from app.journal.memory import MemoryJournal
 from app.journal.port import JournalUnavailable, NotTheWriter
 from app.journal.sqlite import SqliteJournal
@@ -93,3 +93,17 @@ def test_a_salvage_that_finds_no_file_makes_none(tmp_path: Path):
         open_salvage(f"sqlite:{tmp_path / 'absent.db'}")
 
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("sqlite:var/journal.db", "sqlite:var/journal.db"),
+        ("memory:", "memory:"),
+        ("nats://user:pass@one:4222,two:4222/NAME?replicas=3", "nats://one:4222,two:4222/NAME"),
+        ("tls://one/NAME?key=/etc/key.pem", "tls://one/NAME"),
+        ("tls://us@er:pa@ss@one/NAME", "tls://one/NAME"),
+    ],
+)
+def test_an_address_is_shown_without_user_password_and_files(url: str, shown: str):
+    assert shown_url(url) == shown

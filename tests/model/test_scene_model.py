@@ -22,7 +22,7 @@ from app.gates.scene import Bounds, Scene
 from app.gates.transition import Complete, TransitionCommitted, TransitionGranted
 from app.journal import open_journal
 from app.journal.codec import decode_entry
-from app.journal.port import CommitUnknown, JournalUnavailable
+from app.journal.port import CommitUnknown, Journal, JournalUnavailable
 from app.sequencing.mailbox import Addressed, Decided, Result
 from app.sequencing.registry import Registry
 from app.settings import Settings
@@ -57,7 +57,7 @@ class SceneMachine(RuleBasedStateMachine):
         super().__init__()
         self.runner = asyncio.Runner()
         self.clock = Clock()
-        self.journal = FaultyJournal(open_journal("memory:"))
+        self.journal = FaultyJournal(self.runner.run(self.opened()))
         self.settings = Settings(checkpoint_decisions=5, hot_characters_max=1, receipts_ms=KEPT_MS)
         self.registry = Registry(self.journal, self.settings, clock=self.clock)
         self.plain = PlainScene()
@@ -66,8 +66,13 @@ class SceneMachine(RuleBasedStateMachine):
         self.delivered: set[tuple[Any, ...]] = set()
         self.highest: dict[Any, int] = {}
 
+    async def opened(self) -> Journal:
+        """Open the journal, a new one."""
+        return open_journal("memory:")
+
     def teardown(self) -> None:
         self.run(self.registry.close())
+        self.run(self.journal.inner.close())
         self.runner.close()
 
     def run(self, waiting: Any) -> Any:

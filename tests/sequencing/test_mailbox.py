@@ -2,7 +2,11 @@
 
 import asyncio
 
-from app.sequencing.mailbox import Addressed, Mailbox, Submission, awaited
+from app.gates.decision import Problem, Undecided
+from app.gates.scene import Record
+from app.gates.transition import TransitionKept
+from app.journal.port import CommitUnknown, JournalUnavailable
+from app.sequencing.mailbox import Addressed, Decided, Mailbox, Submission, awaited
 from tests.support.sequenced import RUN
 
 
@@ -108,3 +112,46 @@ async def test_a_caller_who_has_gone_is_not_answered():
     reply(RuntimeError("too late"))
 
     assert waited.cancelled()
+
+
+async def test_what_is_put_back_comes_before_all_that_waits_whatever_the_bound_says():
+    mailbox = Mailbox(5)
+    put = [submission(number) for number in (2, 3, 2)]
+    for one in put[:2]:
+        mailbox.put(one)
+    taken = mailbox.take(9)
+    mailbox.put(put[2])
+
+    mailbox.put_back(taken)
+
+    assert len(mailbox) == 7
+    assert not mailbox.put(submission(1))
+    assert mailbox.take(9) == put
+
+
+async def test_a_submission_that_is_settled_in_part_waits_with_the_rest_and_is_answered_once():
+    replies: list[object] = []
+    told = Undecided(Problem.INVALID, "it is none")
+    one = Submission([Addressed("hero", RUN)] * 3, "", replies.append)
+    mailbox = Mailbox(5)
+    mailbox.put(one)
+    mailbox.take(9)
+    one.until = 1
+
+    is_settled = one.settle([told])
+    mailbox.put_back([one])
+
+    assert (is_settled, len(mailbox), len(one.part), replies) == (False, 2, 2, [])
+    assert one.settle([told] * 3)
+    assert replies == [[told] * 3]
+
+
+async def test_a_submission_of_which_a_part_is_durable_never_hears_that_nothing_was_decided():
+    replies: list[object] = []
+    decided = Decided(1, 1_000, Record("hero", RUN, TransitionKept(token=None), 1))
+    one = Submission([Addressed("hero", RUN)] * 2, "", replies.append)
+    one.settle([decided])
+
+    one.refuse(JournalUnavailable("the disk is full"))
+
+    assert [type(reply) for reply in replies] == [CommitUnknown]

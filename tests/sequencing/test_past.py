@@ -8,6 +8,7 @@ from app.journal.codec import encode_entry
 from app.journal.memory import MemoryJournal
 from app.journal.port import START, JournalUnavailable, StoredEntry
 from app.sequencing.past import HISTORY_ENTRIES_READ, Past, decisions
+from app.sequencing.scrubbing import Damages
 from app.settings import Settings
 from tests.support.journal_fakes import FaultyJournal
 
@@ -37,7 +38,7 @@ async def written(entries: int, *, size: int = 2) -> CountedJournal:
 
 async def test_turns_follow_each_other_and_are_read_once_for_all():
     journal = await written(40)
-    past, read = Past(journal, Settings()), list[int]()
+    past, read = Past(journal, Settings(), Damages()), list[int]()
 
     for _ in range(5):
         place: int = 0
@@ -50,7 +51,7 @@ async def test_turns_follow_each_other_and_are_read_once_for_all():
 
 
 async def test_a_place_within_a_turn_gives_the_turn_that_holds_what_comes_next():
-    past = Past(await written(3, size=4), Settings())
+    past = Past(await written(3, size=4), Settings(), Damages())
 
     turn = await past.turn_after("room", 5)
 
@@ -62,7 +63,7 @@ async def test_what_is_no_longer_kept_gives_the_next_that_is():
     journal = await written(5)
     await journal.checkpoint("room", position=3, header=b"", changed={}, listed=True)
     await journal.trim("room", before=3)
-    past = Past(journal, Settings())
+    past = Past(journal, Settings(), Damages())
 
     oldest, newest = await past.turn_after("room", 0), await past.turn_after("room", 10)
 
@@ -72,7 +73,7 @@ async def test_what_is_no_longer_kept_gives_the_next_that_is():
 
 
 async def test_what_is_held_has_a_bound_and_can_be_forgotten():
-    past = Past(await written(HISTORY_ENTRIES_READ), Settings(feed_decisions_max=10))
+    past = Past(await written(HISTORY_ENTRIES_READ), Settings(feed_decisions_max=10), Damages())
 
     await past.turn_after("room", 0)
     held = (len(past.shelf), past.shelf.decisions)
@@ -86,7 +87,7 @@ async def test_what_is_held_has_a_bound_and_can_be_forgotten():
 
 async def test_a_journal_that_cannot_be_read_says_so_and_holds_nothing():
     journal = await written(1)
-    past = Past(journal, Settings())
+    past = Past(journal, Settings(), Damages())
     journal.failing.add("read")
 
     with pytest.raises(JournalUnavailable):

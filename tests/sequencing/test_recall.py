@@ -2,15 +2,14 @@
 
 import pytest
 
-from app.journal.memory import MemoryJournal
 from app.journal.port import CommitUnknown, JournalUnavailable, StoredEntry
 from app.sequencing.mailbox import Addressed, Decided
-from tests.support.journal_fakes import FaultyJournal
+from tests.support.journal_fakes import FaultyJournal, OneHand
 from tests.support.sequenced import RUN, SPAWN, ask, generation, served
 
 
 async def test_keys_of_two_entries_in_turn_read_each_entry_once():
-    journal = MemoryJournal()
+    journal = OneHand()
     async with served(journal) as registry:
         await ask(registry, SPAWN)
         batches = [[Addressed("hero", RUN, f"key-{batch}-{place}") for place in range(20)] for batch in "ab"]

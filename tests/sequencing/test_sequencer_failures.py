@@ -211,7 +211,7 @@ async def test_a_conflict_whose_tail_cannot_be_read_decides_nothing(journal: Fau
     one, other = await spawned(journal), Node(journal)
     await other.ask()
     await one.ask(RUN)
-    journal.failing.add("load")
+    journal.failing.add("read")
 
     with pytest.raises(JournalUnavailable):
         await other.ask(HIT)

@@ -6,7 +6,17 @@ from collections import deque
 from collections.abc import Callable
 from enum import StrEnum
 
-from app.journal.port import Checkpoint, CommitUnknown, Journal, JournalUnavailable, Moved, NotTheWriter, StoredEntry
+from app.journal.memory import MemoryJournal
+from app.journal.port import (
+    Checkpoint,
+    CommitUnknown,
+    Journal,
+    JournalUnavailable,
+    Moved,
+    NotTheWriter,
+    StoredEntry,
+    alone,
+)
 
 
 class Fault(StrEnum):
@@ -17,6 +27,14 @@ class Fault(StrEnum):
     UNKNOWN_WRITTEN = "unknown, and written"
     UNKNOWN_LOST = "unknown, and lost"
     NOT_THE_WRITER = "somebody else's turn"
+
+
+class OneHand(MemoryJournal):
+    """A journal that no other hand writes, as a file that is served."""
+
+    def follow(self, scene: str, moved: Moved) -> Callable[[], None]:
+        """Never call `moved`."""
+        return alone
 
 
 class FaultyJournal:

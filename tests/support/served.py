@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import httpx
 from fastapi import FastAPI
@@ -13,10 +13,13 @@ from tests.support.player import Response, Send
 
 
 @contextmanager
-def served(settings: Settings | None = None) -> Iterator[Send]:
-    """Serve with `settings` (a memory journal by default); yields the function that sends one request."""
+def served(settings: Settings | None = None, *, beside: asyncio.Runner | None = None) -> Iterator[Send]:
+    """Serve with `settings` (a memory journal by default); yields the function that sends one request.
+
+    Services that are `beside` each other on one runner run together, whichever of them is asked.
+    """
     app = build(settings or Settings(journal="memory:"))
-    with asyncio.Runner() as runner:
+    with asyncio.Runner() if beside is None else nullcontext(beside) as runner:
         stop = asyncio.Event()
         lifespan = runner.run(_started(app, stop))
         transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)

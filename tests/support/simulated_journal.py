@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
+from contextvars import copy_context
 from math import inf
 from typing import Any, TypeVar
 
@@ -11,6 +12,7 @@ from msgspec import Struct
 from app.gates.scene import Bounds
 from app.journal import open_journal
 from app.journal.port import (
+    UNBOUNDED_BYTES,
     Checkpoint,
     CommitUnknown,
     JournalUnavailable,
@@ -29,7 +31,8 @@ class Weather(Struct):
 
     Of writes `breaks` raise what nobody expects, written or not, and `unknown` are answered by nobody knows; of those
     `late` are written some time after. Of appends `conflicts` find that another node wrote. `landing` is how likely
-    what was under way when a process died is on the disk. Whoever asks later than `foul_until` meets no fault.
+    what was under way when a process died is on the disk. No entry is larger than `entry_bytes_max`. Whoever asks later
+    than `foul_until` meets no fault.
     """
 
     delay_s: float = 0.0
@@ -40,6 +43,7 @@ class Weather(Struct):
     conflicts: float = 0.0
     breaks: float = 0.0
     landing: float = 0.5
+    entry_bytes_max: int = UNBOUNDED_BYTES
     is_out: bool = False
     foul_until: float = 0.0
 
@@ -65,6 +69,9 @@ class Weather(Struct):
         is_foul = self.is_out or self.fails or self.unknown or self.conflicts or self.breaks
         self.foul_until = inf if is_foul else at
 
+
+HINTED = 2 / 3
+"""How likely a follower hears of an append."""
 
 SLOW_TIMES = 20
 """How much longer than usual a slow call takes at most."""
@@ -94,6 +101,7 @@ class SimulatedDisk:
         self.scenes: dict[str, SceneHistory] = {}
         self.trace = trace
         self.other_node: Callable[[str], None] = lambda scene: None
+        self.followers: dict[object, tuple[str, Moved]] = {}
         self._bounds = bounds
         self._abort = abort
 
@@ -113,6 +121,9 @@ class SimulatedDisk:
         except AssertionError as error:
             self._abort(error)
             raise
+        for followed, moved in list(self.followers.values()):
+            if followed == scene:
+                moved()
         return position
 
 
@@ -133,12 +144,19 @@ class SimulatedJournal:
 
     @property
     def entry_bytes_max(self) -> int:
-        """The disk's."""
-        return self._disk.inner.entry_bytes_max
+        """What the weather says."""
+        return self._weather.entry_bytes_max
 
     def follow(self, scene: str, moved: Moved) -> Callable[[], None]:
-        """Never call `moved`: every hint is lost."""
-        return lambda: None
+        """Call `moved` some time after an append, or never: one hint in three is lost."""
+        loop, context, me = asyncio.get_running_loop(), copy_context(), object()
+
+        def hinted() -> None:
+            if self._chance.random() < HINTED:
+                loop.call_later(self._weather.delay_s * self._chance.random(), moved, context=context)
+
+        self._disk.followers[me] = scene, hinted
+        return lambda: self._disk.followers.pop(me, None) and None
 
     def lose(self) -> None:
         """Settle by chance, write by write, what of a dead process's writes is on the disk."""
@@ -149,6 +167,7 @@ class SimulatedJournal:
 
     async def append(self, scene: str, *, after: int, first: int, last: int, blob: bytes) -> int:
         """Append once durable, or fail before, in between or behind."""
+        assert len(blob) <= self._weather.entry_bytes_max, "an entry is larger than the journal takes"
         await self._passed("append", scene)
         if self._happens(self._weather.conflicts):
             self._disk.other_node(scene)

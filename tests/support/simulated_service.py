@@ -55,9 +55,13 @@ class Service:
         settings: Settings,
         chance: random.Random,
         happened: Counter[str],
+        *,
+        clock: Clock | None = None,
+        number: int = 0,
     ) -> None:
-        self.clock = Clock(loop)
+        self.clock = clock or Clock(loop)
         self.disk = disk
+        self._number = number
         self._loop = loop
         self.weather = weather
         self._settings = settings
@@ -75,10 +79,10 @@ class Service:
         """Start a process, unless there is one."""
         if self._process is None:
             self._started += 1
-            self.disk.trace(f"start {self._started}")
-            self._process = Process(f"process {self._started}")
+            self.disk.trace(f"start {self._started} of node {self._number}")
+            self._process = Process(f"process {self._started} of node {self._number}")
             self._journal = SimulatedJournal(self.disk, self.weather, self._chance)
-            self._registry = Registry(self._journal, self._settings, clock=self.clock)
+            self._registry = Registry(self._journal, self._settings, clock=self.clock, chance=self._chance.random)
 
     def crash(self) -> None:
         """End the process where it is: what it had not made durable is lost, or not; whoever waits is cut off."""
@@ -139,7 +143,8 @@ class Service:
                     raise Violation(f"{caller} used {addressed.key} once, and is told that it used it before")
                 continue
             identity = identity_of(caller, addressed)
-            owner: Identity = identity if addressed.key is not None and identity else ("sent", self._sent, index)
+            sent: Identity = ("sent", self._number, self._sent, index)
+            owner = identity if addressed.key is not None and identity else sent
             self._check(history, owner, identity, result)
         return results
 
@@ -157,7 +162,8 @@ class Service:
     async def _read(self, registry: Registry, scene: str) -> int:
         history = self.disk.history(scene)
         since, at_least = history.exists_since, history.acknowledged
-        opened = await registry.opened(scene)
+        # What was answered by another node need not be known at this one, unless it is asked for.
+        opened = await registry.opened(scene, at_least=at_least)
         if opened is not None:
             history.check_read(opened.scene, at_least=at_least)
             return opened.scene.sequence
@@ -216,3 +222,50 @@ class Service:
             reply.set_exception(error)
         else:
             reply.set_result(task.result())
+
+
+class Nodes:
+    """Several services over one disk, behind a balancer that sends each request to any of them."""
+
+    def __init__(self, services: list[Service], chance: random.Random) -> None:
+        self.services = services
+        self._chance = chance
+        [first, *_] = services
+        self.disk, self.clock, self.weather = first.disk, first.clock, first.weather
+
+    @property
+    def is_alone(self) -> bool:
+        """Say whether there is only one."""
+        return len(self.services) == 1
+
+    @property
+    def stops(self) -> int:
+        """Count how often any of them was stopped."""
+        return sum(service.stops for service in self.services)
+
+    @property
+    def any(self) -> Service:
+        """Give one of them."""
+        return self.services[int(self._chance.random() * len(self.services))]
+
+    def start(self) -> None:
+        """Start those that are not there."""
+        for service in self.services:
+            service.start()
+
+    async def stop(self) -> None:
+        """Stop one after the other."""
+        for service in self.services:
+            await service.stop()
+
+    def submit(self, scene: str, commands: Sequence[Addressed], caller: str) -> tuple[Reply, Callable[[], bool]]:
+        """Send commands to one of them, as `Service.submit`."""
+        return self.any.submit(scene, commands, caller)
+
+    def read(self, scene: str) -> Reply:
+        """Read a scene at one of them, as `Service.read`."""
+        return self.any.read(scene)
+
+    def read_history(self, scene: str, *, after: int, character: str | None) -> Reply:
+        """Read the history of a scene at one of them, as `Service.read_history`."""
+        return self.any.read_history(scene, after=after, character=character)

@@ -12,6 +12,7 @@ from msgspec import Struct
 from app.gates.candidate import Candidate
 from app.gates.scene import Record
 from app.journal.codec import encode_entry
+from app.journal.port import UNBOUNDED_BYTES
 from app.sequencing.mailbox import Addressed
 from app.sequencing.store import SceneStore, bounds_of
 from app.sequencing.verify import verify_scene
@@ -22,9 +23,12 @@ from tests.support.simulated_commands import Asker
 from tests.support.simulated_journal import SimulatedDisk, SimulatedJournal, Weather
 from tests.support.simulated_loop import SimulatedLoop
 from tests.support.simulated_rules import Violation
-from tests.support.simulated_service import Service
+from tests.support.simulated_service import Nodes, Service
 
 TRACE_LINES_SHOWN = 80
+NODES_TWO = 0.4
+"""How many of the simulations have two nodes that serve the same scenes."""
+
 CALM_S_MAX = 600.0
 """How much virtual time everyone may need to settle what is open once nothing fails any more."""
 
@@ -87,7 +91,11 @@ class Simulation:
             for scene in SCENES
         }
         journal = self._chance_of("journal")
-        self._service = Service(self._loop, self._disk, self._weather, self._settings, journal, self.happened)
+        given = self._loop, self._disk, self._weather, self._settings, journal, self.happened
+        first = Service(*given)
+        others = [Service(*given, clock=first.clock, number=1)] if self._chance.random() < NODES_TWO else []
+        self.happened["two nodes"] += len(others)
+        self._service = Nodes([first, *others], self._chance_of("balancer"))
         self._keys = 0
 
     def run(self) -> Outcome:
@@ -143,12 +151,14 @@ class Simulation:
             await asyncio.sleep(0.6 * chance.random())
             match chance.choice(("crash", "crash", "crash", "stop", "out", "clock")):
                 case "crash":
-                    self._service.crash()
+                    node = self._service.any
+                    node.crash()
                     await asyncio.sleep(0.05 * chance.random())
-                    self._service.start()
+                    node.start()
                 case "stop":
-                    await self._service.stop()
-                    self._service.start()
+                    node = self._service.any
+                    await node.stop()
+                    node.start()
                 case "out":
                     self._weather.go_out()
                     await asyncio.sleep(0.3 * chance.random())
@@ -223,4 +233,5 @@ def drawn_weather(chance: random.Random) -> Weather:
         conflicts=chance.choice((0.0, 0.0, 0.1, 0.8)),
         breaks=chance.choice((0.0, 0.0, 0.03)),
         landing=chance.random(),
+        entry_bytes_max=chance.choice((UNBOUNDED_BYTES, UNBOUNDED_BYTES, 2_000, 700)),
     )

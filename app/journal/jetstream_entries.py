@@ -1,0 +1,158 @@
+"""Entries on JetStream: appended behind the scene's last, read from any copy, the end asked of the leader."""
+
+import asyncio
+import os
+from zlib import crc32
+
+from app.journal.jetstream_api import Conflict, Jetstream
+from app.journal.jetstream_forms import Linked, packed_entry, token_of, unpacked_entry
+from app.journal.jetstream_heads import Heads
+from app.journal.jetstream_known import Knowledge
+from app.journal.jetstream_streams import Streams
+from app.journal.port import START, JournalDamaged, JournalUnavailable, NotTheWriter, StoredEntry
+
+READ_ENTRIES_MAX = 1_000
+READ_BYTES = 2 * 1024 * 1024
+"""What one read asks for at most; one entry is given however large it is."""
+
+LOOKS_MAX = 10
+LOOK_PAUSE_S = 0.02
+"""How often a copy that is behind is asked again, and the first pause before, seconds; it grows."""
+
+
+class Entries:
+    """The entries of all scenes."""
+
+    def __init__(self, jetstream: Jetstream, streams: Streams, knowledge: Knowledge, heads: Heads) -> None:
+        self._jetstream = jetstream
+        self._streams = streams
+        self._knowledge = knowledge
+        self._heads = heads
+        self._node = os.urandom(9).hex()
+        self._appends = 0
+
+    async def append(self, scene: str, *, after: int, first: int, last: int, blob: bytes) -> int:
+        """Append one entry. Raises as `Journal.append`."""
+        payload = packed_entry(after, first, last) + blob
+        # Unique for each append: two nodes may well decide turns of equal bytes, and only one of them may count.
+        self._appends += 1
+        key = f"{self._node}-{self._appends}-{crc32(payload):08x}"
+        known = self._knowledge.of(scene)
+        try:
+            position = await self._jetstream.publish(
+                self._streams.entry(token_of(scene)), payload, after=after, key=key
+            )
+        except Conflict as conflict:
+            if conflict.last is not None:
+                known.reaches(conflict.last)
+            raise NotTheWriter(f"{scene} does not end at position {after}") from None
+        known.note(Linked(after, StoredEntry(position, first, last, b"")))
+        known.appended = max(known.appended, position)
+        return position
+
+    async def read(self, scene: str, *, after: int, limit: int) -> list[StoredEntry]:
+        """Give entries above `after`. An empty answer is the leader's word. Raises as `Journal.read`."""
+        if limit < 1:
+            return []
+        known = self._knowledge.of(scene)
+        start = after
+        if after == START or after < known.floor:
+            start = max(after, await self._floor(scene))
+        is_gap = False
+        for look in range(LOOKS_MAX):
+            await asyncio.sleep(LOOK_PAUSE_S * look)
+            if known.end > start or known.end == START:
+                entries = await self._batch(scene, start, limit)
+                is_gap = bool(entries) and entries[0].after > start
+                if is_gap:
+                    # What lies between is gone: trimmed by another node, which says so in the head before it purges.
+                    start = max(start, await self._floor(scene))
+                    continue
+                if entries:
+                    return self._seen(scene, entries)
+            newest = await self._newest(scene)
+            if known.end <= start:
+                return []
+            if newest is not None and newest.after <= start < newest.entry.position:
+                return self._seen(scene, [newest])
+        if is_gap:
+            raise JournalDamaged(
+                f"scene {scene!r}: entries behind position {start} are gone; restore the streams from a back-up"
+            )
+        raise JournalUnavailable(f"scene {scene!r}: the copy that answers is behind; it will catch up")
+
+    async def seek(self, scene: str, *, sequence: int) -> int:
+        """Give the position to read after for a decision. Raises as `Journal.seek`."""
+        known = self._knowledge.of(scene)
+        after = known.after(sequence)
+        if after is not None and after >= known.floor:
+            return after
+        best = await self._newest(scene)
+        if best is None:
+            return START
+        if best.entry.last < sequence:
+            return best.entry.position
+        low = floor = await self._floor(scene)
+        # Whatever is at `low` or below ends too early; `best` is the lowest entry known that ends late enough.
+        while best.entry.first > sequence and best.after > low:
+            middle = (low + best.after) // 2 + 1
+            linked = await self._at_least(scene, middle)
+            if linked is None or linked.entry.position > best.after:
+                break  # The others were trimmed meanwhile.
+            if linked.entry.last >= sequence:
+                best = linked
+            else:
+                low = linked.entry.position
+        return max(best.after, floor)
+
+    async def purge(self, scene: str, before: int) -> None:
+        """Delete entries up to and including `before`, but never the last: without it nobody could append behind it.
+
+        Raises:
+            JournalUnavailable, CommitUnknown: Some may be deleted already; no gap is left.
+        """
+        known = self._knowledge.of(scene)
+        if known.end <= before:
+            await self._newest(scene)
+        below = min(before + 1, known.end)
+        await self._jetstream.purge(self._streams.entries, self._streams.entry(token_of(scene)), below=below)
+
+    async def _floor(self, scene: str) -> int:
+        """Give up to where the scene's entries are forgotten, as its head says now."""
+        held = await self._heads.newest(scene)
+        return START if held is None else held.head.floor
+
+    async def _newest(self, scene: str) -> Linked | None:
+        """Give the scene's last entry as the leader has it."""
+        found = await self._jetstream.last(self._streams.entries, self._streams.entry(token_of(scene)))
+        if found is None:
+            return None
+        self._knowledge.of(scene).reaches(found.sequence)
+        return unpacked_entry(scene, found.sequence, found.payload)
+
+    async def _at_least(self, scene: str, position: int) -> Linked | None:
+        """Give the scene's first entry at `position` or above as the leader has it."""
+        found = await self._jetstream.next(self._streams.entries, self._streams.entry(token_of(scene)), position)
+        return None if found is None else unpacked_entry(scene, found.sequence, found.payload)
+
+    async def _batch(self, scene: str, after: int, limit: int) -> list[Linked]:
+        """Give entries above `after` as some copy has them."""
+        batch = await self._jetstream.batch(
+            self._streams.entries,
+            self._streams.entry(token_of(scene)),
+            sequence=after + 1,
+            limit=min(limit, READ_ENTRIES_MAX),
+            bytes_max=READ_BYTES,
+        )
+        return [unpacked_entry(scene, sequence, payload) for sequence, _, payload in batch.messages]
+
+    def _seen(self, scene: str, entries: list[Linked]) -> list[StoredEntry]:
+        """Note entries, and give them up to the first that does not lie behind the one before: a trim went through."""
+        known = self._knowledge.of(scene)
+        seen: list[StoredEntry] = []
+        for linked in entries:
+            if seen and linked.after != seen[-1].position:
+                break
+            known.note(linked)
+            seen.append(linked.entry)
+        return seen
