@@ -105,7 +105,7 @@ class Settings(BaseSettings):
     )
     follow_look_ms: Positive = Field(
         2_000,
-        description="Time after which a watched scene is looked at for turns of other nodes that nothing hinted at, ms.",
+        description="Time after which a watched scene is looked at for turns of other nodes that no hint told of, ms.",
     )
     fast_lane: Literal["on", "off"] = Field(
         "on",

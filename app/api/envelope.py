@@ -171,11 +171,13 @@ def _with_references(name: str, fields: dict[str, Any], settings: Settings, inde
     references = {field: _reference(value) for field, value in fields.items() if _is_reference(field, value)}
     if not references:
         return decode.command(name, fields, settings), references
+    stand_ins = {field: _STANDS_FOR[field] for field in references}
+    # First of all the command must fit its schema, as where it comes alone.
+    command = decode.command(name, fields | stand_ins, settings)
     for field, earlier in references.items():
         if not 0 <= earlier < index:
             raise ProblemError("invalid", "`answer` counts the commands before this one, from 0", at=f"{field}.answer")
-    stand_ins = {field: _STANDS_FOR[field] for field in references}
-    return decode.command(name, fields | stand_ins, settings), references
+    return command, references
 
 
 def _is_reference(field: str, value: Any) -> bool:

@@ -85,6 +85,11 @@ class JetstreamJournal:
         return self._secret
 
     @property
+    def is_reachable(self) -> bool:
+        """Say whether a server is connected."""
+        return self._wire.is_connected
+
+    @property
     def entry_bytes_max(self) -> int:
         """What the servers' `max_payload` leaves after headers and what stands before the blob."""
         return max(0, self._wire.payload_bytes_max - HEADERS_BYTES_MAX - PREFIX_BYTES)

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from math import inf
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -15,6 +16,8 @@ WRONG_LAST_UNDER_WAY = 10164
 NO_MESSAGE = 10037
 NO_STREAM = 10059
 OTHER_STREAM = 10058
+UNDER_WAY = b'"err_code":10158'
+"""What is said of a message that was sent again while its first copy is being stored: that one is answered yet."""
 
 CERTAINLY_NOT = frozenset({10002, 10008, 10009, 10023, 10028, 10039, 10047, 10054, 10076, 10109})
 """Refusals that are made before anything is proposed: no leader, no room, too large, not enabled, sealed."""
@@ -35,6 +38,9 @@ AGAIN_S = 0.5
 BATCH_S = 1.5
 """After how long a question for one answer is sent once more, and one for many is given up and asked anew, seconds."""
 
+PUBLISHED_AGAIN_S = 0.75
+"""After how long without an answer a message that has a key is sent once more, seconds."""
+
 PAUSE_S = 0.1
 
 BATCHES_MAX = 16
@@ -46,11 +52,16 @@ T = TypeVar("T")
 
 
 class Conflict(Exception):
-    """The subject's last message is not the one that was expected. Nothing was written; `last` says which it is."""
+    """The subject's last message is not the one that was expected. Nothing was written; `last` says which it is.
+
+    When it `is_of_second_copy`, the first one may be what lies there: a stream with one copy looks at the sequence
+    before it looks whether it has the message already, one with three looks in the other order (server 2.15.1).
+    """
 
     def __init__(self, last: int | None) -> None:
         super().__init__("the subject has moved on")
         self.last = last
+        self.is_of_second_copy = False
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -65,11 +76,12 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Found(NamedTuple):
-    """One message of a stream: its sequence there, the subject, what it holds."""
+    """One message of a stream: its sequence there, the subject, what it holds, and its key where the leader gave it."""
 
     sequence: int
     subject: str
     payload: bytes
+    key: str = ""
 
 
 class Batch(NamedTuple):
@@ -88,6 +100,7 @@ class _Held(msgspec.Struct, frozen=True):
     subject: str
     seq: int
     data: bytes = b""
+    hdrs: bytes = b""
 
 
 class _Got(msgspec.Struct, frozen=True):
@@ -129,6 +142,9 @@ class Jetstream:
     async def publish(self, subject: str, payload: bytes, *, after: int | None, key: str = "") -> int:
         """Store one message behind the subject's message `after`; give its sequence once it is durable.
 
+        One with a `key` and `after` is sent again when no answer comes, since it is stored once all the same: a leader
+        that hands over to another may pass over a message, and whoever leads next has not heard of it.
+
         Raises:
             Conflict: Another message is the subject's last. Nothing was written.
             JournalUnavailable: Nothing was written.
@@ -137,10 +153,19 @@ class Jetstream:
         headers = [("Nats-Expected-Last-Subject-Sequence", str(after))] if after is not None else []
         if key:
             headers.append(("Nats-Msg-Id", key))
+        clock = asyncio.get_running_loop().time
+        sent_again_at = clock() + PUBLISHED_AGAIN_S if key else inf
         try:
-            answer = await self.wire.ask(subject, payload, headers=header_block(*headers) if headers else b"")
+            answer = await self.wire.ask(
+                subject,
+                payload,
+                headers=header_block(*headers) if headers else b"",
+                again_s=PUBLISHED_AGAIN_S if key else None,
+                passes_over=_is_under_way if key else None,
+            )
         except (NotSent, NobodyServes) as error:
-            raise JournalUnavailable(str(error)) from None
+            # Of one that was sent twice, this is said of the second: the first may have been stored.
+            raise (JournalUnavailable if clock() < sent_again_at else CommitUnknown)(str(error)) from None
         except NoAnswer as error:
             raise CommitUnknown(str(error)) from None
         try:
@@ -151,7 +176,13 @@ class Jetstream:
             if told.seq < 1:
                 raise CommitUnknown("the acknowledgement names no message")
             return told.seq
-        raise _refused(told.error)
+        refused = _refused(told.error)
+        if clock() >= sent_again_at:
+            if isinstance(refused, JournalUnavailable):
+                raise CommitUnknown(str(refused))
+            if isinstance(refused, Conflict):
+                refused.is_of_second_copy = True
+        raise refused
 
     async def last(self, stream: str, subject: str) -> Found | None:
         """Give a subject's last message as the stream's leader has it; None when there is none.
@@ -219,7 +250,9 @@ class Jetstream:
     async def _get(self, stream: str, body: dict[str, object]) -> Found | None:
         got = _decoded(await self._read(f"STREAM.MSG.GET.{stream}", body), _Got)
         if got.message is not None:
-            return Found(got.message.seq, got.message.subject, got.message.data)
+            held = got.message
+            key = Message(0, held.hdrs, b"").header(b"Nats-Msg-Id") or b""
+            return Found(held.seq, held.subject, held.data, key.decode(errors="replace"))
         if got.error is not None and got.error.err_code == NO_MESSAGE:
             return None
         raise JournalUnavailable(f"{stream} cannot be read: {got.error}")
@@ -283,6 +316,10 @@ def _found(message: Message) -> Found:
     if sequence is None or subject is None or not sequence.isdigit():
         raise JournalDamaged("a message came without its place in its stream")
     return Found(int(sequence), subject.decode(), message.payload)
+
+
+def _is_under_way(message: Message) -> bool:
+    return UNDER_WAY in message.payload
 
 
 def _decoded(answer: Message, kind: type[T]) -> T:

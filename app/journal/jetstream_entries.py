@@ -9,7 +9,7 @@ from app.journal.jetstream_forms import Linked, packed_entry, token_of, unpacked
 from app.journal.jetstream_heads import Heads
 from app.journal.jetstream_known import Knowledge
 from app.journal.jetstream_streams import Streams
-from app.journal.port import START, JournalDamaged, JournalUnavailable, NotTheWriter, StoredEntry
+from app.journal.port import START, CommitUnknown, JournalDamaged, JournalUnavailable, NotTheWriter, StoredEntry
 
 READ_ENTRIES_MAX = 1_000
 READ_BYTES = 2 * 1024 * 1024
@@ -45,10 +45,27 @@ class Entries:
         except Conflict as conflict:
             if conflict.last is not None:
                 known.reaches(conflict.last)
-            raise NotTheWriter(f"{scene} does not end at position {after}") from None
+            own = await self._own(scene, after, key) if conflict.is_of_second_copy else None
+            if own is None:
+                raise NotTheWriter(f"{scene} does not end at position {after}") from None
+            position = own
         known.note(Linked(after, StoredEntry(position, first, last, b"")))
         known.appended = max(known.appended, position)
         return position
+
+    async def _own(self, scene: str, after: int, key: str) -> int | None:
+        """Give where the append with `key` lies, the only place where it can; None when another lies there.
+
+        Raises:
+            CommitUnknown: It cannot be seen now.
+        """
+        try:
+            found = await self._jetstream.next(self._streams.entries, self._streams.entry(token_of(scene)), after + 1)
+        except JournalUnavailable as error:
+            raise CommitUnknown(str(error)) from None
+        if found is None:
+            raise CommitUnknown("who answered has less of the scene than who refused")
+        return found.sequence if found.key == key else None
 
     async def read(self, scene: str, *, after: int, limit: int) -> list[StoredEntry]:
         """Give entries above `after`. An empty answer is the leader's word. Raises as `Journal.read`."""
@@ -144,7 +161,7 @@ class Entries:
             limit=min(limit, READ_ENTRIES_MAX),
             bytes_max=READ_BYTES,
         )
-        return [unpacked_entry(scene, sequence, payload) for sequence, _, payload in batch.messages]
+        return [unpacked_entry(scene, found.sequence, found.payload) for found in batch.messages]
 
     def _seen(self, scene: str, entries: list[Linked]) -> list[StoredEntry]:
         """Note entries, and give them up to the first that does not lie behind the one before: a trim went through."""

@@ -218,7 +218,7 @@ class Heads:
                 bytes_max=PIECES_READ_BYTES,
             )
             before = index
-            for sequence, _, payload in batch.messages:
+            for sequence, _, payload, _ in batch.messages:
                 if index < len(wanted) and sequence == wanted[index]:
                     merged.add(unpacked_piece(scene, sequence, payload))
                     index += 1

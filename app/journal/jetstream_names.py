@@ -75,7 +75,7 @@ class Names:
         """Give the heads of those scenes that were unlisted when they were last stored."""
         subjects = [self._streams.head(token_of(name)) for name in names]
         heads: dict[str, Held] = {}
-        for sequence, subject, payload in (await self._jetstream.lasts(self._streams.heads, subjects)).messages:
+        for sequence, subject, payload, _ in (await self._jetstream.lasts(self._streams.heads, subjects)).messages:
             name = scene_of(self._streams.token(subject))
             heads[name] = Held(sequence, unpacked_head(name, payload))
         for name in names:

@@ -57,6 +57,11 @@ class MemoryJournal:
         return self._secret
 
     @property
+    def is_reachable(self) -> bool:
+        """There is nothing to be reached."""
+        return True
+
+    @property
     def entry_bytes_max(self) -> int:
         """No bound of its own."""
         return UNBOUNDED_BYTES

@@ -72,12 +72,20 @@ class Wire(Protocol):
         ...
 
     async def ask(
-        self, subject: str, payload: bytes = b"", *, headers: bytes = b"", again_s: float | None = None
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        headers: bytes = b"",
+        again_s: float | None = None,
+        passes_over: Callable[[Message], bool] | None = None,
     ) -> Message:
-        """Send a question and give its first answer. With `again_s` it is sent again each time so long passed.
+        """Send a question and give its first answer, but for those that it `passes_over`.
+
+        With `again_s` it is sent again each time so long passed.
 
         Raises:
-            NotSent, NobodyServes: Certainly nothing was done.
+            NotSent, NobodyServes: Certainly nothing was done; of one that was sent again, by the last time.
             NoAnswer: It may have been done.
         """
         ...
@@ -98,14 +106,17 @@ class Wire(Protocol):
 class _Question:
     """One question under way: who waits for it, and the answers that came so far when there are several."""
 
-    __slots__ = ("answered", "so_far")
+    __slots__ = ("_passes_over", "answered", "so_far")
 
-    def __init__(self, *, many: bool) -> None:
+    def __init__(self, *, many: bool, passes_over: Callable[[Message], bool] | None = None) -> None:
+        self._passes_over = passes_over
         self.answered: asyncio.Future[list[Message]] = asyncio.get_running_loop().create_future()
         self.so_far: list[Message] | None = [] if many else None
 
     def hear(self, message: Message) -> None:
         """Take one answer."""
+        if self._passes_over is not None and self._passes_over(message):
+            return
         if self.so_far is None:
             self._settle([message])
             return
@@ -189,10 +200,16 @@ class NatsWire:
         await self._reconnect()
 
     async def ask(
-        self, subject: str, payload: bytes = b"", *, headers: bytes = b"", again_s: float | None = None
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        headers: bytes = b"",
+        again_s: float | None = None,
+        passes_over: Callable[[Message], bool] | None = None,
     ) -> Message:
         """Send a question and give its first answer, within ANSWER_S_MAX. Raises as `Wire.ask`."""
-        question = _Question(many=False)
+        question = _Question(many=False, passes_over=passes_over)
         [message] = await self._answers(subject, payload, headers, question, again_s=again_s)
         if message.status == NOBODY:
             raise NobodyServes(f"nobody serves {subject}")

@@ -98,6 +98,11 @@ class Journal(Protocol):
         ...
 
     @property
+    def is_reachable(self) -> bool:
+        """Say whether it can be asked now, as far as is known without asking."""
+        ...
+
+    @property
     def entry_bytes_max(self) -> int:
         """The largest blob that `append` takes, bytes."""
         ...

@@ -68,6 +68,11 @@ class SqliteJournal:
         return self._reader.secret
 
     @property
+    def is_reachable(self) -> bool:
+        """There is nothing to be reached."""
+        return True
+
+    @property
     def entry_bytes_max(self) -> int:
         """No bound of its own."""
         return UNBOUNDED_BYTES

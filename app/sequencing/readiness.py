@@ -10,8 +10,15 @@ DOUBTED_S = 5.0
 class Readiness:
     """What stands against sending new commands here: kept by the registry, told to whoever spreads the load."""
 
-    def __init__(self, is_memory_full: Callable[[], bool], *, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        is_memory_full: Callable[[], bool],
+        is_journal_reachable: Callable[[], bool],
+        *,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self._is_memory_full = is_memory_full
+        self._is_journal_reachable = is_journal_reachable
         self._clock = clock
         self._doubted_until = 0.0
         self.is_draining = False
@@ -29,7 +36,7 @@ class Readiness:
         reasons = []
         if self.is_draining:
             reasons.append("draining")
-        if self._clock() < self._doubted_until:
+        if self._clock() < self._doubted_until or not self._is_journal_reachable():
             reasons.append("journal-unavailable")
         if self._is_memory_full():
             reasons.append("memory-full")

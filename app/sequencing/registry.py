@@ -76,7 +76,7 @@ class Registry:
         self.feeds.unwatched = self._past.forget
         self.metrics.watchers = lambda: self.feeds.watchers
         self._resident = Resident(settings.process_bytes_max)
-        self.readiness = Readiness(lambda: self._resident.is_full)
+        self.readiness = Readiness(lambda: self._resident.is_full, lambda: journal.is_reachable)
         self.metrics.is_ready = lambda: not self.readiness.reasons()
         self._held: dict[str, Sequencer] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}

@@ -174,6 +174,8 @@ class Doors:
 
 def is_single(command: dict[str, Any]) -> bool:
     """Say whether a command has a path of its own that stands for its whole envelope."""
+    if any(type(value) is dict and value.keys() == {"answer"} for value in command.values()):
+        return False  # It refers to what came before it, and alone it comes after nothing.
     name, key = command.get("command"), command.get("key", "a-sound-key")
     is_sound = type(key) is str and 8 <= len(key) <= 100 and type(name) is str
     if name in ("bundle", "tick"):

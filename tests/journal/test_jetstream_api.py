@@ -4,9 +4,11 @@ from itertools import count
 import pytest
 
 from app.journal import jetstream_api
-from app.journal.jetstream_api import Conflict, Jetstream
-from app.journal.nats_wire import Message, NoAnswer, NobodyServes, NotSent
+from app.journal.jetstream_api import Conflict, Found, Jetstream
+from app.journal.nats_address import parse_address
+from app.journal.nats_wire import Message, NatsWire, NoAnswer, NobodyServes, NotSent
 from app.journal.port import CommitUnknown, JournalDamaged, JournalUnavailable
+from tests.support.nats_servers import NatsServers, fresh_name
 from tests.support.wires import ScriptedWire
 
 
@@ -33,6 +35,49 @@ async def test_a_message_that_was_stored_has_its_sequence():
             b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: 4\r\nNats-Msg-Id: k\r\n\r\n",
         )
     ]
+
+
+@pytest.mark.parametrize("answer", [NobodyServes("no"), refusal(10008), refusal(10047)])
+async def test_of_a_message_that_was_sent_twice_nobody_can_say_that_it_was_not_stored(
+    answer: Message | Exception, monkeypatch: pytest.MonkeyPatch
+):
+    """The refusal is of the second copy; the first may have been stored by who led before."""
+    monkeypatch.setattr(jetstream_api, "PUBLISHED_AGAIN_S", 0.0)
+
+    with pytest.raises(CommitUnknown):
+        await published(answer)
+
+
+async def test_a_message_that_was_sent_twice_is_stored_once(servers: NatsServers):
+    """One server looks at the sequence first, and says that it is another; three tell where the first copy lies."""
+    name, copies = fresh_name(), len(servers)
+    wire = NatsWire(parse_address(servers.url(name)))
+    await wire.connect()
+    try:
+        jetstream = Jetstream(wire)
+        config: dict[str, object] = {"num_replicas": copies, "duplicate_window": 60_000_000_000}
+        await jetstream.create(name, {"subjects": [f"{name}.>"], **config})
+        first = await jetstream.publish(f"{name}.room", b"a", after=0, key="a")
+        second = await jetstream.publish(f"{name}.room", b"b", after=first, key="b")
+
+        if copies == 1:
+            with pytest.raises(Conflict):
+                await jetstream.publish(f"{name}.room", b"a", after=0, key="a")
+        else:
+            assert await jetstream.publish(f"{name}.room", b"a", after=0, key="a") == first
+        assert await jetstream.last(name, f"{name}.room") == Found(second, f"{name}.room", b"b", "b")
+    finally:
+        await wire.close()
+
+
+async def test_a_conflict_says_whether_the_message_was_sent_twice(monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(Conflict) as once:
+        await published(refusal(10071, "wrong last sequence: 12"))
+    monkeypatch.setattr(jetstream_api, "PUBLISHED_AGAIN_S", 0.0)
+    with pytest.raises(Conflict) as twice:
+        await published(refusal(10071, "wrong last sequence: 12"))
+
+    assert (once.value.is_of_second_copy, twice.value.is_of_second_copy) == (False, True)
 
 
 async def test_a_message_that_may_lie_anywhere_has_no_headers():
@@ -129,7 +174,7 @@ async def test_what_may_be_asked_for_twice_is_asked_for_again():
 
     for lost in (NoAnswer("lost"), NobodyServes("nobody")):
         found = await Jetstream(ScriptedWire([lost, there])).last("x", "x.e.room")
-        assert found == (4, "x.e.room", b"a")
+        assert found == Found(4, "x.e.room", b"a")
 
 
 async def test_what_is_not_there_is_none():

@@ -1,9 +1,11 @@
 import asyncio
+from typing import Any
 
 import pytest
 
-from app.journal import jetstream_entries
+from app.journal import jetstream_api, jetstream_entries
 from app.journal.jetstream_entries import LOOKS_MAX
+from app.journal.nats_wire import Message
 from app.journal.port import START, JournalDamaged, JournalUnavailable, NotTheWriter
 from tests.support.jetstreams import asking, behind, blobs, nodes, saved, written
 from tests.support.nats_servers import NatsServers, fresh_name
@@ -27,6 +29,28 @@ async def test_of_two_nodes_that_append_at_once_one_reads_what_the_other_wrote(s
             after = position
 
         assert await blobs(one, "room") == await blobs(two, "room") == [b"same"] * 20
+
+
+async def test_an_append_whose_first_answer_is_lost_finds_its_own_entry(
+    servers: NatsServers, monkeypatch: pytest.MonkeyPatch
+):
+    """It is sent again; a stream with one copy then says only that something lies there already."""
+    async with nodes(servers.url(fresh_name())) as (one, two):
+        [first] = await written(one, "room", 1)
+        wire, asked = one._wire, one._wire.ask
+
+        async def losing(subject: str, payload: bytes = b"", *, headers: bytes = b"", **more: Any) -> Message:
+            if headers:
+                await asked(subject, payload, headers=headers)
+            return await asked(subject, payload, headers=headers)
+
+        monkeypatch.setattr(jetstream_api, "PUBLISHED_AGAIN_S", 0.0)
+        monkeypatch.setattr(wire, "ask", losing)
+        second = await one.append("room", after=first, first=11, last=11, blob=b"mine")
+        with pytest.raises(NotTheWriter):
+            await two.append("room", after=first, first=11, last=11, blob=b"mine")
+
+        assert [entry.position for entry in await two.read("room", after=START, limit=9)] == [first, second]
 
 
 async def test_a_node_that_is_behind_is_refused_until_it_has_read(servers: NatsServers):

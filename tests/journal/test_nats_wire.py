@@ -109,6 +109,19 @@ async def test_a_question_that_may_be_asked_twice_is_sent_again_and_has_its_firs
             await question
 
 
+async def test_an_answer_that_is_passed_over_is_none(wire: NatsWire):
+    passed = list[Message]()
+
+    def is_first(message: Message) -> bool:
+        passed.append(message)
+        return len(passed) == 1
+
+    answer = await wire.ask("$JS.API.INFO", again_s=0.01, passes_over=is_first)
+
+    assert len(passed) == 2
+    assert answer is passed[1]
+
+
 async def test_a_cut_connection_ends_every_question_at_once_and_is_made_again(wire: NatsWire, proxy: TcpProxy):
     name, returned = await made(wire), asyncio.Event()
     wire.on_return(returned.set)

@@ -14,12 +14,12 @@ class Clock:
 
 
 def test_nothing_stands_against_a_service_that_has_done_nothing_yet():
-    assert Readiness(lambda: False, clock=Clock()).reasons() == []
+    assert Readiness(lambda: False, lambda: True, clock=Clock()).reasons() == []
 
 
 def test_each_reason_is_given_while_it_holds():
     full = True
-    readiness = Readiness(lambda: full, clock=Clock())
+    readiness = Readiness(lambda: full, lambda: True, clock=Clock())
 
     readiness.is_draining = True
     readiness.failed()
@@ -34,7 +34,7 @@ def test_each_reason_is_given_while_it_holds():
 def test_a_journal_that_failed_is_tried_again_after_a_while():
     """Taken out of rotation for good, nothing would ever be decided that could bring it back."""
     clock = Clock()
-    readiness = Readiness(lambda: False, clock=clock)
+    readiness = Readiness(lambda: False, lambda: True, clock=clock)
 
     readiness.failed()
     clock.seconds += DOUBTED_S - 0.1
@@ -42,3 +42,17 @@ def test_a_journal_that_failed_is_tried_again_after_a_while():
     clock.seconds += 0.2
 
     assert (doubted, readiness.reasons()) == (["journal-unavailable"], [])
+
+
+def test_a_journal_that_cannot_be_reached_stands_against_it_until_it_can():
+    """A node that is cut off fails whatever it is given: it may not come back into rotation by time alone."""
+    clock, is_reachable = Clock(), False
+    readiness = Readiness(lambda: False, lambda: is_reachable, clock=clock)
+
+    cut_off = readiness.reasons()
+    clock.seconds += 2 * DOUBTED_S
+    still = readiness.reasons()
+    is_reachable = True
+
+    assert cut_off == still == ["journal-unavailable"]
+    assert readiness.reasons() == []

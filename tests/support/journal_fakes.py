@@ -74,6 +74,11 @@ class FaultyJournal:
         return self.inner.secret
 
     @property
+    def is_reachable(self) -> bool:
+        """The inner journal's."""
+        return self.inner.is_reachable
+
+    @property
     def entry_bytes_max(self) -> int:
         """The inner journal's, unless told otherwise."""
         return self.inner.entry_bytes_max if self.bytes_max is None else self.bytes_max

@@ -143,6 +143,11 @@ class SimulatedJournal:
         return self._disk.inner.secret
 
     @property
+    def is_reachable(self) -> bool:
+        """The disk's."""
+        return self._disk.inner.is_reachable
+
+    @property
     def entry_bytes_max(self) -> int:
         """What the weather says."""
         return self._weather.entry_bytes_max

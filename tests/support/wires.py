@@ -26,10 +26,16 @@ class ScriptedWire:
         return 1024 * 1024
 
     async def ask(
-        self, subject: str, payload: bytes = b"", *, headers: bytes = b"", again_s: float | None = None
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        headers: bytes = b"",
+        again_s: float | None = None,
+        passes_over: Callable[[Message], bool] | None = None,
     ) -> Message:
         """Give the next answer."""
-        del again_s
+        del again_s, passes_over
         self.asked.append((subject, payload, headers))
         return self._next()
 
@@ -89,11 +95,17 @@ class BehindWire:
         return self._wire.payload_bytes_max
 
     async def ask(
-        self, subject: str, payload: bytes = b"", *, headers: bytes = b"", again_s: float | None = None
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        headers: bytes = b"",
+        again_s: float | None = None,
+        passes_over: Callable[[Message], bool] | None = None,
     ) -> Message:
         """Ask the wire behind."""
         self.asked.append(subject)
-        return await self._wire.ask(subject, payload, headers=headers, again_s=again_s)
+        return await self._wire.ask(subject, payload, headers=headers, again_s=again_s, passes_over=passes_over)
 
     async def ask_for_many(self, subject: str, payload: bytes, *, within_s: float | None = None) -> list[Message]:
         """Say that nothing is there, or ask the wire behind."""
