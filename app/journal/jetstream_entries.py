@@ -38,20 +38,40 @@ class Entries:
         self._appends += 1
         key = f"{self._node}-{self._appends}-{crc32(payload):08x}"
         known = self._knowledge.of(scene)
-        try:
-            position = await self._jetstream.publish(
-                self._streams.entry(token_of(scene)), payload, after=after, key=key
-            )
-        except Conflict as conflict:
-            if conflict.last is not None:
-                known.reaches(conflict.last)
-            own = await self._own(scene, after, key) if conflict.is_of_second_copy else None
-            if own is None:
-                raise NotTheWriter(f"{scene} does not end at position {after}") from None
-            position = own
+        for look in range(LOOKS_MAX):
+            if look:
+                await asyncio.sleep(LOOK_PAUSE_S * look)
+            try:
+                position = await self._jetstream.publish(
+                    self._streams.entry(token_of(scene)), payload, after=after, key=key
+                )
+            except Conflict as conflict:
+                if conflict.last is not None:
+                    known.reaches(conflict.last)
+                own = await self._own(scene, after, key) if conflict.is_of_second_copy else None
+                if own is not None:
+                    position = own
+                elif await self._may_pass(scene, after, conflict):
+                    continue
+                else:
+                    raise NotTheWriter(f"{scene} does not end at position {after}") from None
+            break
+        else:
+            raise NotTheWriter(f"{scene} does not end at position {after}, as who leads it says")
         known.note(Linked(after, StoredEntry(position, first, last, b"")))
         known.appended = max(known.appended, position)
         return position
+
+    async def _may_pass(self, scene: str, after: int, conflict: Conflict) -> bool:
+        """Say whether a conflict is none of another's entry, so that the same append may well be taken in a moment.
+
+        Who has just begun to lead may have less of the scene than was acknowledged; and what is still being stored
+        stands in the way whether or not it will be stored.
+        """
+        if conflict.last is not None:
+            return conflict.last < after <= self._knowledge.of(scene).end
+        newest = await self._newest(scene)
+        return (START if newest is None else newest.entry.position) <= after
 
     async def _own(self, scene: str, after: int, key: str) -> int | None:
         """Give where the append with `key` lies, the only place where it can; None when another lies there.

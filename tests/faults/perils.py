@@ -87,7 +87,7 @@ async def cut_off(cluster: Nodes, hammer: Hammer, chance: random.Random) -> None
     try:
         for direction in directions:
             if node.apart is None:
-                node.wires.silent.add(direction)
+                node.wires.silence(direction)
             else:
                 node.apart.cut(direction)
         await asyncio.sleep(CUT_S)
@@ -100,7 +100,7 @@ async def cut_off(cluster: Nodes, hammer: Hammer, chance: random.Random) -> None
 async def bad_wire(cluster: Nodes, hammer: Hammer, chance: random.Random) -> None:
     """The wires of a node are slow, and break again and again."""
     node = chance.choice(cluster.nodes)
-    node.wires.delay_s = DELAYED_S
+    node.wires.slow(DELAYED_S)
     try:
         for _ in range(CUTS):
             await asyncio.sleep(chance.uniform(0.3, 1.5))

@@ -53,6 +53,30 @@ async def test_an_append_whose_first_answer_is_lost_finds_its_own_entry(
         assert [entry.position for entry in await two.read("room", after=START, limit=9)] == [first, second]
 
 
+@pytest.mark.parametrize(
+    "said", [b'10071,"description":"wrong last sequence: 0"', b'10164,"description":"wrong last sequence"']
+)
+async def test_a_refusal_that_names_nothing_behind_the_scene_passes(
+    said: bytes, alone: NatsServers, monkeypatch: pytest.MonkeyPatch
+):
+    """Who has just begun to lead has less than was acknowledged; or something that will not be stored is under way."""
+    async with nodes(alone.url(fresh_name()), 1) as (one,):
+        [first] = await written(one, "room", 1)
+        wire, asked, refusals = one._wire, one._wire.ask, 2
+
+        async def refusing(subject: str, payload: bytes = b"", *, headers: bytes = b"", **more: Any) -> Message:
+            nonlocal refusals
+            if headers and refusals:
+                refusals -= 1
+                return Message(0, b"", b'{"error":{"code":400,"err_code":' + said + b'},"seq":0}')
+            return await asked(subject, payload, headers=headers, **more)
+
+        monkeypatch.setattr(wire, "ask", refusing)
+        second = await one.append("room", after=first, first=11, last=11, blob=b"mine")
+
+        assert [entry.position for entry in await one.read("room", after=START, limit=9)] == [first, second]
+
+
 async def test_a_node_that_is_behind_is_refused_until_it_has_read(servers: NatsServers):
     async with nodes(servers.url(fresh_name())) as (one, two):
         first, second, third = await written(one, "room", 3)
