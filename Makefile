@@ -43,7 +43,7 @@ serve: $(PACKAGE) ## Serve on 127.0.0.1:8080, with the journal in ./var/posegate
 	@exec $(BIN)/posegate serve
 
 .PHONY: cluster
-cluster: $(TOOLS) ## Run NATS servers, two nodes and HAProxy on 127.0.0.1:8080; CLUSTER='--nodes 3' says which, data in ./var/cluster.
+cluster: $(TOOLS) ## Run three NATS servers, two nodes and HAProxy on 127.0.0.1:8080 to 8099; CLUSTER='--help' lists what may differ.
 	@exec $(BIN)/python -m cluster $(CLUSTER)
 
 .PHONY: demo

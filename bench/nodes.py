@@ -94,7 +94,7 @@ class Publishing:
 def spread(servers: NatsServers) -> None:
     """Let the servers of NATS run on every core: they are no part of the service, nor of the load."""
     for server in servers:
-        os.sched_setaffinity(server.pid, set(CORES))
+        assert server.pid is not None, f"{server.name} has ended"
         for thread in Path(f"/proc/{server.pid}/task").iterdir():
             os.sched_setaffinity(int(thread.name), set(CORES))
 

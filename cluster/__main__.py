@@ -80,17 +80,23 @@ def _parser() -> argparse.ArgumentParser:
         "--servers", type=int, default=3, choices=(1, SERVERS_MAX), help="NATS servers, each with all data (default 3)"
     )
     parser.add_argument(
-        "--port", type=int, default=8080, help="the balancer's; the 19 behind it are the others'; 0 takes free ones"
+        "--port",
+        type=int,
+        default=8080,
+        help="the balancer's (default 8080); the 19 behind it are the others'; 0 takes free ones",
     )
     parser.add_argument(
-        "--directory", type=Path, default=Path("var/cluster"), help="data and logs; a later start goes on there"
+        "--directory",
+        type=Path,
+        default=Path("var/cluster"),
+        help="data and logs (default var/cluster); a later start, with as many servers, goes on",
     )
     parser.add_argument(
         "--alternate",
         action="store_true",
         help="send requests to the nodes in turn, whatever their scene: the worst case",
     )
-    parser.add_argument("--no-balancer", dest="balancer", action="store_false", help="start no HAProxy")
+    parser.add_argument("--no-balancer", dest="balancer", action="store_false", help="start no HAProxy: ask any node")
     parser.add_argument("--json", action="store_true", help="print the addresses as one JSON object")
     return parser
 
@@ -120,7 +126,9 @@ def _show(cluster: Cluster, *, as_json: bool) -> None:
         print(f"posegate listens on {cluster.balancer.url}, and shows what goes where on {places['stats']}")
     for part, address in (*((each, each.url) for each in cluster.nodes), *((s, s.address) for s in cluster.servers)):
         print(f"  {part.name}  {address}  process {part.pid}")
-    print(f"Data and logs are in {cluster.directory}; Ctrl-C stops everything.", flush=True)
+    print(
+        f"Data, logs and the journal's address ({URL}) are in {cluster.directory}; Ctrl-C stops everything.", flush=True
+    )
 
 
 def _say(line: str) -> None:

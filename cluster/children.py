@@ -137,8 +137,10 @@ class Child(ABC):
             self._process.wait()
 
     def pause(self) -> None:
-        """Hold it still (SIGSTOP): its connections stay open, and nothing is answered."""
+        """Hold it still (SIGSTOP), and wait until it is: its connections stay open, and nothing is answered."""
         self.signal(signal.SIGSTOP)
+        if self._process is not None and self.is_running:
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Let it go on after `pause`."""

@@ -2,117 +2,64 @@
 
 import asyncio
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
 
-import httpx
-
+import cluster.nodes
+from cluster.asking import asked
 from tests.faults.namespaces import Namespace, namespace, why_not
 from tests.faults.severed import Wires, wires
 from tests.support.nats_servers import PASSWORD, USER, NatsServers, free_ports, nats_servers
 from tests.support.process import ROOT
 
-STARTED_S_MAX = 60.0
-STOPPED_S_MAX = 40.0
 NAMESPACE = 1 + os.getpid() % 200
 
 
-class Node:
-    """One `posegate serve`. It keeps its address over all its lives; what it logs is in `log`."""
+class Node(cluster.nodes.Node):
+    """One `posegate serve` with wires of its own. One that is `apart` is in a namespace, reached through a relay."""
 
     def __init__(self, name: str, journal: str, laid: Wires, log: Path, apart: Namespace | None) -> None:
-        self.name = name
+        [port] = free_ports(1)
+        super().__init__(name, log, port=port, journal_url=journal, settings={"watch_beat_ms": "1000"})
         self.wires = laid
         self.apart = apart
-        self.log = log
-        self._journal = journal
-        self._port = free_ports(1)[0]
-        self._process: subprocess.Popen[bytes] | None = None
         self._relay: subprocess.Popen[bytes] | None = None
-        self.url = f"http://{'127.0.0.1' if apart is None else apart.node}:{self._port}"
+        if apart is not None:
+            self.prefix = apart.prefix
 
     @property
-    def is_running(self) -> bool:
-        """Say whether its process is there."""
-        return self._process is not None and self._process.poll() is None
+    def reached_at(self) -> str:
+        """Where clients reach it: `host:port`."""
+        return self.address if self.apart is None else f"{self.apart.node}:{self.port}"
 
     @property
-    def prefix(self) -> list[str]:
-        """What a program that runs beside the node is started with."""
-        return [] if self.apart is None else self.apart.prefix
+    def url(self) -> str:
+        """The same for a client."""
+        return f"http://{self.reached_at}"
 
-    async def start(self) -> None:
-        """Start it, and wait until it serves."""
-        process = self._launch()
-        async with httpx.AsyncClient(verify=False, timeout=2) as client:
-            until = time.monotonic() + STARTED_S_MAX
-            while not await self._is_ready(client):
-                assert process.poll() is None, f"{self.name} ended:\n{self.said()}"
-                assert time.monotonic() < until, f"{self.name} is not ready:\n{self.said()}"
-                await asyncio.sleep(0.05)
-
-    def _launch(self) -> "subprocess.Popen[bytes]":
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("POSEGATE_")}
-        environment |= {"POSEGATE_JOURNAL": self._journal, "POSEGATE_WATCH_BEAT_MS": "1000"}
-        serve = [sys.executable, "-m", "app.cli", "serve", "--port", str(self._port)]
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen([*self.prefix, *serve], cwd=ROOT, env=environment, stdout=log, stderr=log)
+    def start(self) -> None:
+        """Start it; `ready` waits until it serves."""
+        super().start()
         if self.apart is not None and self._relay is None:
-            relay = [sys.executable, "-m", "tests.faults.severed"]
-            ends = [self.url.removeprefix("http://"), f"127.0.0.1:{self._port}"]
-            self._relay = subprocess.Popen([*self.prefix, *relay, *ends], cwd=ROOT)
-        return self._process
+            # A service without keys serves its own machine only, which the namespace is: the relay is inside too.
+            relay = [sys.executable, "-m", "tests.faults.severed", self.reached_at, self.address]
+            self._relay = subprocess.Popen([*self.prefix, *relay], cwd=ROOT)
 
-    async def _is_ready(self, client: httpx.AsyncClient) -> bool:
-        try:
-            return (await client.get(f"{self.url}/readyz")).status_code == 200
-        except httpx.TransportError:
-            return False
-
-    def said(self) -> str:
-        """Give the end of what it logged."""
-        return self.log.read_text(encoding="utf-8", errors="replace")[-3_000:]
-
-    def kill(self) -> None:
-        """End it as a power cut would."""
-        self._signal(signal.SIGKILL)
-        self._ended()
-
-    async def stop(self) -> None:
-        """Tell it to stop, and wait until it has: what it was asked is answered."""
-        self._signal(signal.SIGTERM)
-        assert self._process is not None
-        await asyncio.to_thread(self._process.wait, STOPPED_S_MAX)
-        self._process = None
-
-    def pause(self) -> None:
-        """Hold it still: its connections stay, and nothing is answered."""
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Let it go on."""
-        self._signal(signal.SIGCONT)
+    def is_ready(self) -> bool:
+        """Say whether it says at /readyz that it takes commands."""
+        answer = asked(self.reached_at, "/readyz")
+        return answer is not None and answer[0] == HTTPStatus.OK
 
     def close(self) -> None:
         """End everything of it."""
-        for process in (self._process, self._relay):
-            if process is not None:
-                process.kill()
-                process.wait(STOPPED_S_MAX)
-
-    def _ended(self) -> None:
-        assert self._process is not None
-        self._process.wait(STOPPED_S_MAX)
-        self._process = None
-
-    def _signal(self, how: signal.Signals) -> None:
-        assert self._process is not None, f"{self.name} does not run"
-        self._process.send_signal(how)
+        self.kill()
+        if self._relay is not None:
+            self._relay.kill()
+            self._relay.wait()
 
 
 class Nodes:
@@ -157,5 +104,6 @@ async def running(directory: Path, *, servers: int = 3, nodes: int = 2, apart: b
             node = Node(name, _journal(laid.addresses, servers), laid, directory / f"{name}.log", own)
             stack.callback(node.close)
             made.append(node)
-            await node.start()
+            node.start()
+            await asyncio.to_thread(node.ready)
         yield Nodes(natses, _journal(addresses, servers), made)

@@ -23,7 +23,8 @@ async def node_killed(cluster: Nodes, hammer: Hammer, chance: random.Random) -> 
     node = chance.choice(cluster.nodes)
     node.kill()
     await hammer.answered(BETWEEN)
-    await node.start()
+    node.start()
+    await asyncio.to_thread(node.ready)
 
 
 async def node_paused(cluster: Nodes, hammer: Hammer, chance: random.Random) -> None:
@@ -50,8 +51,7 @@ async def restarted(cluster: Nodes, hammer: Hammer, chance: random.Random) -> No
     """Every node and every server is restarted in order, one after another."""
     for node in cluster.nodes:
         hammer.mark("node restarted")
-        await node.stop()
-        await node.start()
+        await asyncio.to_thread(node.restart)
         await hammer.answered(BETWEEN)
         hammer.measure()
     for server in cluster.servers:

@@ -2,10 +2,9 @@
 
 import json
 import os
+import random
 import shutil
 import signal
-import socket
-import subprocess
 import sys
 import time
 import urllib.error
@@ -16,10 +15,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from cluster.children import Child
+from cluster.ports import is_taken
+
 USER = "posegate"
 PASSWORD = "not-to-be-shown-1f9c"
 READY_S_MAX = 30.0
-ENDED_S_MAX = 60.0
+PORT_FIRST, PORT_LAST = 20_000, 32_000
+"""Below where Linux begins to give ports to those who connect: one of those could sit on that of a killed server."""
+
 LOOK_S = 0.05
 MAX_PAYLOAD_BYTES = 8 * 1024 * 1024
 
@@ -33,11 +37,12 @@ def binary() -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Give ports that nobody listens on now, each another."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
+    """Give ports that nobody listens on now, each another, and that nobody who connects is given meanwhile."""
+    ports: list[int] = []
+    while len(ports) < count:
+        port = random.randrange(PORT_FIRST, PORT_LAST)
+        if port not in ports and not is_taken(port):
+            ports.append(port)
     return ports
 
 
@@ -46,90 +51,44 @@ def fresh_name() -> str:
     return f"t{os.urandom(6).hex()}"
 
 
-class NatsServer:
+class NatsServer(Child):
     """One server: its process, and how it is started, stopped, held still and killed."""
 
     def __init__(self, name: str, directory: Path, *, port: int, monitor: int, config: str) -> None:
-        self.name = name
+        super().__init__(name, directory / f"{name}.log")
         self.port = port
         self._monitor = monitor
-        self._process: subprocess.Popen[bytes] | None = None
         self._is_clustered = "cluster {" in config
         self._config = directory / f"{name}.conf"
         self._config.write_text(config, encoding="utf-8")
-        self.log = directory / f"{name}.log"
 
     @property
     def address(self) -> str:
         """Where clients connect: `host:port`."""
         return f"127.0.0.1:{self.port}"
 
-    @property
-    def pid(self) -> int:
-        """The number of the running process."""
-        assert self._process is not None
-        return self._process.pid
-
     def start(self) -> None:
         """Start the process on the data it left; `ready` waits for it."""
-        assert self._process is None, f"{self.name} runs already"
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen([binary(), "-c", str(self._config)], stdout=log, stderr=log)
+        self.spawn([binary(), "-c", str(self._config)], os.environ, self._config.parent)
 
     def ready(self) -> None:
         """Wait until clients are served and JetStream knows who leads it."""
-        deadline = time.monotonic() + READY_S_MAX
-        while not self._is_healthy():
-            alive = self._process is not None and self._process.poll() is None
-            if not alive or time.monotonic() > deadline:
-                raise AssertionError(f"{self.name} does not serve:\n{self.log.read_text(encoding='utf-8')[-4_000:]}")
-            time.sleep(LOOK_S)
-
-    def kill(self) -> None:
-        """End the process at once (SIGKILL); its data stay as they are."""
-        self._end(signal.SIGKILL)
-
-    def stop(self) -> None:
-        """End the process in order (SIGTERM) and wait for it."""
-        self._end(signal.SIGTERM)
-
-    def retire(self) -> None:
-        """Have it hand over what it leads, send its clients away and end (SIGUSR2), and wait for it."""
-        self._end(signal.SIGUSR2)
+        self.until(self._is_healthy, "served")
 
     def end_gently(self) -> None:
         """Have the server hand over what it leads, send its clients elsewhere, and end by itself (SIGUSR2)."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGUSR2)
+        self.signal(signal.SIGUSR2)
 
-    def pause(self) -> None:
-        """Hold the process still (SIGSTOP): its connections stay open and nothing is answered."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Let a process that was held still go on (SIGCONT)."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
+    def retire(self) -> None:
+        """End it gently, and wait for it."""
+        self.end_gently()
+        self.ended(self.stop_s_max)
 
     def ask(self, path: str) -> dict[str, Any]:
         """Ask the monitoring port, which is open to this machine only, for a JSON document."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self._monitor}{path}", timeout=2) as answer:
             said: dict[str, Any] = json.load(answer)
             return said
-
-    @property
-    def is_running(self) -> bool:
-        """Say whether the process was started and has not ended."""
-        return self._process is not None and self._process.poll() is None
-
-    def _end(self, how: signal.Signals) -> None:
-        if self._process is None:
-            return
-        self._process.send_signal(how)
-        self._process.send_signal(signal.SIGCONT)
-        self._process.wait(ENDED_S_MAX)
-        self._process = None
 
     def _is_healthy(self) -> bool:
         try:
@@ -179,7 +138,6 @@ class NatsServers:
         """Start what does not run, and wait until all serve."""
         for server in self._servers:
             if not server.is_running:
-                server._process = None
                 server.start()
         for server in self._servers:
             server.ready()
