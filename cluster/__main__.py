@@ -23,7 +23,7 @@ _OWN = {"POSEGATE_HOST", "POSEGATE_PORT", "POSEGATE_JOURNAL"}
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until told to stop (SIGINT, SIGTERM); told again, kill everything, which is a failure. Give the exit code."""
     asked = _parser().parse_args(arguments)
-    if asked.balancer and balancer.program() is None:
+    if asked.balancer and asked.nodes and balancer.program() is None:
         print(f"cluster: {balancer.MISSING}; or leave it away: --no-balancer", file=sys.stderr)
         return MISUSED
     told, hurried, ended = threading.Event(), threading.Event(), set[str]()
@@ -75,7 +75,9 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Example: python -m cluster --nodes 3 --port 9000. POSEGATE_… variables are the nodes' settings. "
         "Exit codes: 0 stopped as told, 1 failed, 2 called wrongly.",
     )
-    parser.add_argument("--nodes", type=int, default=2, help=f"posegate nodes, 1 to {NODES_MAX} (default 2)")
+    parser.add_argument(
+        "--nodes", type=int, default=2, help=f"posegate nodes, 0 to {NODES_MAX} (default 2); with 0 no balancer"
+    )
     parser.add_argument(
         "--servers", type=int, default=3, choices=(1, SERVERS_MAX), help="NATS servers, each with all data (default 3)"
     )

@@ -43,6 +43,7 @@ class Balancer(Child):
         self.is_alternating = is_alternating
         self.address = f"127.0.0.1:{port}"
         self.stats = f"127.0.0.1:{stats_port}"
+        self.listens = [("127.0.0.1", port), ("127.0.0.1", stats_port)]
 
     @property
     def url(self) -> str:

@@ -16,13 +16,16 @@ from typing import IO, Self
 from cluster.balancer import Balancer
 from cluster.children import LOOKS_S, READY_S_MAX, Child, ClusterError
 from cluster.nodes import Node
-from cluster.ports import NODES_MAX, SERVERS_MAX, Ports
+from cluster.ports import NODES_MAX, SERVERS_MAX, Ports, is_taken
 from cluster.servers import Server
 
 JOURNAL = "posegate"
 """The name of the journal, with which the names of its streams begin."""
 
-PROCESSES, URL = "processes.json", "journal.url"
+PROCESSES, URL, SERVERS = "processes.json", "journal.url", "servers.count"
+
+FREED_S_MAX = 5.0
+"""How long the ports of killed processes are waited for, seconds."""
 
 
 def unsaid(line: str) -> None:
@@ -34,8 +37,9 @@ class Cluster:
 
     Data, logs and the journal's URL are in `directory`; a cluster that is started there later goes on with the data. It
     must have as many servers then. Passwords are drawn anew each time. `port` is the balancer's, those of the others
-    follow; 0 takes free ones. `servers` is 1 or 3, `replicas` how many of them have each entry: all, if nothing else is
-    said. `settings` are those of every node, by their names. Nothing that ends is started again by itself.
+    follow; 0 takes free ones. Without `nodes` there is no balancer either, only the journal. `servers` is 1 or 3,
+    `replicas` how many of them have each entry: all, if nothing else is said. `settings` are those of every node, by
+    their names. Nothing that ends is started again by itself.
 
     The parts may be told otherwise (`Node.journal_url`, `prefix`, `host`) before the cluster is entered. Its calls
     block; `async with` waits beside the loop. When it is left, or cannot be started, everything is stopped.
@@ -54,8 +58,8 @@ class Cluster:
         settings: Mapping[str, str] | None = None,
         say: Callable[[str], None] = unsaid,
     ) -> None:
-        if not 1 <= nodes <= NODES_MAX or servers not in (1, SERVERS_MAX):
-            raise ClusterError(f"a cluster has 1 to {NODES_MAX} nodes, and 1 or {SERVERS_MAX} NATS servers")
+        if not 0 <= nodes <= NODES_MAX or servers not in (1, SERVERS_MAX):
+            raise ClusterError(f"a cluster has 0 to {NODES_MAX} nodes, and 1 or {SERVERS_MAX} NATS servers")
         self.directory = directory.resolve()
         self.replicas = replicas or servers
         self._say = say
@@ -80,7 +84,7 @@ class Cluster:
             for n in range(nodes)
         ]
         self.balancer: Balancer | None = None
-        if with_balancer:
+        if with_balancer and nodes:
             self.balancer = Balancer(
                 self.directory / "balancer.log",
                 self.nodes,
@@ -102,7 +106,7 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """Where clients come: the balancer, or without one the first node."""
+        """Where clients come: the balancer, or without one the first node, which there must be."""
         return self.balancer.url if self.balancer else self.nodes[0].url
 
     def leader(self, stream: str) -> Server:
@@ -125,8 +129,8 @@ class Cluster:
         """Start everything, and return when the balancer sends requests to every node.
 
         Raises:
-            ClusterError: Something could not be started, and everything is stopped again; or a cluster runs in this
-                directory already.
+            ClusterError: Something could not be started, and everything is stopped again. Nothing was started where a
+                cluster runs in this directory, where data are of another number of servers, or a port is taken.
         """
         self._enter_directory()
         with ExitStack() as undo:
@@ -198,10 +202,39 @@ class Cluster:
         except OSError as error:
             self._lock.close()
             raise ClusterError(f"a cluster runs in {self.directory} already") from error
-        self._end_what_is_left()
+        try:
+            self._require_as_many_servers()
+            self._require_ports(FREED_S_MAX if self._end_what_is_left() else 0.0)
+        except ClusterError:
+            self._leave_directory()
+            raise
+        (self.directory / SERVERS).write_text(f"{len(self.servers)}\n")
         url = self.directory / URL
         url.touch(mode=0o600)
         url.write_text(self.journal_url + "\n")
+
+    def _require_as_many_servers(self) -> None:
+        """See that data which are there were made by as many servers: others would not read them."""
+        noted = self.directory / SERVERS
+        made = int(noted.read_text()) if noted.is_file() else len(list(self.directory.glob("nats-?/")))
+        if made not in (0, len(self.servers)):
+            raise ClusterError(
+                f"the data in {self.directory} are those of {made} NATS servers, and are not read by"
+                f" {len(self.servers)}: give --servers {made}, or --directory another folder"
+            )
+
+    def _require_ports(self, wait_s: float) -> None:
+        """See that nobody listens where this cluster is to listen, if need be after a while."""
+        deadline = time.monotonic() + wait_s
+        placed: list[Server | Node | Balancer] = [*self.servers, *self.nodes]
+        if self.balancer is not None:
+            placed.append(self.balancer)
+        listening = [(part.name, *where) for part in placed for where in part.listens]
+        for name, host, port in listening:
+            while is_taken(port, host):
+                if time.monotonic() >= deadline:
+                    raise ClusterError(f"port {port} of {host}, for {name}, is taken: choose other ports with --port")
+                time.sleep(LOOKS_S)
 
     def _leave_directory(self) -> None:
         if self._lock is not None:
@@ -215,13 +248,19 @@ class Cluster:
         noted = [(pid, since) for pid in running if (since := _since(pid)) is not None]
         (self.directory / PROCESSES).write_text(json.dumps(noted))
 
-    def _end_what_is_left(self) -> None:
-        """Kill what an earlier cluster in this directory left when it was killed: it holds the ports and the data."""
+    def _end_what_is_left(self) -> bool:
+        """Kill what an earlier cluster in this directory left when it was killed: it holds the ports and the data.
+
+        Say whether there was anything.
+        """
+        is_any = False
         with suppress(OSError, ValueError):
             for pid, since in json.loads((self.directory / PROCESSES).read_text()):
                 if _since(pid) == since:
                     self._say(f"process {pid} was left by an earlier run, and is killed")
                     os.kill(pid, signal.SIGKILL)
+                    is_any = True
+        return is_any
 
 
 def _since(pid: int) -> str | None:

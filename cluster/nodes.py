@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 
@@ -30,6 +30,11 @@ class Node(Child):
     def address(self) -> str:
         """Where it listens: `host:port`."""
         return f"{self.host}:{self.port}"
+
+    @property
+    def listens(self) -> Sequence[tuple[str, int]]:
+        """The same, as host and port."""
+        return [(self.host, self.port)]
 
     @property
     def url(self) -> str:

@@ -17,12 +17,15 @@ _STATS, _SERVERS, _BLOCK = 9, 10, 20
 # that was killed and is to be started again.
 _FIRST, _LAST = 20_000, 32_000
 _TRIES_MAX = 200
+_PORT_MAX = 65_535
 
 
 class Ports:
     """A block of 20 ports: the balancer, up to 8 nodes, the balancer's page, and three for each NATS server."""
 
     def __init__(self, first: int) -> None:
+        if not 1 <= first <= _PORT_MAX - _BLOCK + 1:
+            raise ClusterError(f"--port is 1 to {_PORT_MAX - _BLOCK + 1}: {_BLOCK} ports are taken from there on")
         self._first = first
 
     @classmethod
@@ -54,10 +57,10 @@ class Ports:
         return client, client + 1, client + 2
 
 
-def is_taken(port: int) -> bool:
-    """Say whether somebody listens on a port of the loopback address, or just did and left connections behind."""
+def is_taken(port: int, host: str = "127.0.0.1") -> bool:
+    """Say whether somebody listens on a port of this machine, or just did and left connections behind."""
     try:
-        with socket.create_server(("127.0.0.1", port)):
+        with socket.create_server((host, port)):
             return False
     except OSError:
         return True

@@ -57,6 +57,12 @@ class Server(Child):
         return f"{self.host}:{self._port}"
 
     @property
+    def listens(self) -> Sequence[tuple[str, int]]:
+        """Where it listens: hosts and ports."""
+        ports = [self._port, self._monitor_port, *([self._route_port] if self.others else [])]
+        return [(self.host, port) for port in ports]
+
+    @property
     def client_url(self) -> str:
         """The same as a NATS client takes it, with user and password: show it to nobody."""
         return f"nats://posegate:{self._password}@{self.address}"

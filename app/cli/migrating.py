@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from app.cli.frame import FAILED, MISUSED, JsonOption, cli, fail, run, settings_from
-from app.journal import open_moving
+from app.journal import is_remote, open_moving
 from app.journal.port import CommitUnknown, JournalDamaged, JournalUnavailable, Moving
 from app.sequencing.migrate import PAUSES_S, CannotMove, Moved, MoveFailed, Progress, move
 
@@ -64,6 +64,8 @@ def migrate(
     typer.echo(
         "both journals were read again and are the same, and every scene opens: from now on serve only the new one"
     )
+    if is_remote(target):
+        typer.echo("restart every node that ran on the new one meanwhile: it holds the secret that was there before")
 
 
 async def _moved(source_url: str, target_url: str) -> Moved:
@@ -103,8 +105,8 @@ def _teller(clock: Callable[[], float] = time.monotonic) -> Callable[[Progress],
         rate = (progress.entries - entries_told) / (now - told_at)
         told_at, entries_told = now, progress.entries
         typer.echo(
-            f"{progress.doing} {progress.scenes:,} of {progress.of_scenes:,} scenes, {progress.entries:,} entries,"
-            f" {rate:,.0f} a second",
+            f"{progress.doing} {progress.scenes:,} of {_counted(progress.of_scenes, 'scene')},"
+            f" {progress.entries:,} entries, {rate:,.0f} a second",
             err=True,
         )
 

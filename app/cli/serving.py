@@ -1,6 +1,7 @@
 """`posegate serve`: checks what the service needs, then serves until told to stop."""
 
 import asyncio
+import signal
 import socket
 from typing import Annotated
 
@@ -13,6 +14,10 @@ from app.journal import connect_journal, shown_url
 from app.journal.port import JournalDamaged, JournalUnavailable
 from app.main import serve as serve_until_told
 from app.settings import Settings
+from app.telemetry.log import configure
+
+STOP_AGAIN_S = 0.1
+"""How often what waits for the journal is told to stop, seconds, until it does."""
 
 HostOption = Annotated[
     str | None,
@@ -55,6 +60,7 @@ def serve(host: HostOption = None, port: PortOption = None, journal: JournalOpti
     Limits are settings too: each has a POSEGATE_ variable, and GET /v1/info shows them.
     """
     settings = settings_from(host=host, port=port, journal=journal)
+    configure(settings.log_level)
     _check_keys(settings)
     _check_journal(settings.journal)
     _check_address(settings.host, settings.port)
@@ -73,13 +79,28 @@ def _check_keys(settings: Settings) -> None:
 
 
 def _check_journal(url: str) -> None:
-    """Open and close the journal, so that what stands in its way is said in a line and not in a traceback."""
+    """Open and close the journal, so that what stands in its way is said in a line and not in a traceback.
+
+    It may be waited for; told to stop meanwhile, that is an end as when it serves.
+    """
 
     async def opened_and_closed() -> None:
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        assert task is not None
+
+        def stop() -> None:
+            # A connection that is just being made may take one such word for its own, and swallow it.
+            task.cancel()
+            loop.call_later(STOP_AGAIN_S, stop)
+
+        for told in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(told, stop)
         await (await connect_journal(url)).close()
 
     try:
         asyncio.run(opened_and_closed())
+    except asyncio.CancelledError:
+        raise typer.Exit from None
     except ValueError as error:
         fail(f"{error}. Give one of these as --journal or POSEGATE_JOURNAL.", MISUSED)
     except JournalUnavailable as error:

@@ -26,6 +26,9 @@ STORE_FAILED = 10077
 FULL = ("maximum bytes exceeded", "maximum messages exceeded", "maximum messages per subject exceeded")
 """What STORE_FAILED says when a stream's own limit was the reason, looked at before anything is proposed."""
 
+DIGITS_MAX = 20
+"""How long a sequence is at most, in digits."""
+
 HEADERS_BYTES_MAX = 512
 """Room for the headers of one message: they count towards what the servers take."""
 
@@ -313,7 +316,7 @@ def _refused(refusal: Refusal) -> Exception:
 def _found(message: Message) -> Found:
     """Give a message as a batch carries it."""
     sequence, subject = message.header(b"Nats-Sequence"), message.header(b"Nats-Subject")
-    if sequence is None or subject is None or not sequence.isdigit():
+    if sequence is None or subject is None or not sequence.isdigit() or len(sequence) > DIGITS_MAX:
         raise JournalDamaged("a message came without its place in its stream")
     return Found(int(sequence), subject.decode(), message.payload)
 

@@ -19,6 +19,9 @@ LOOKS_MAX = 10
 LOOK_PAUSE_S = 0.02
 """How often a copy that is behind is asked again, and the first pause before, seconds; it grows."""
 
+HINT_LOOKS = 2
+"""How often it is looked again for an entry that only a hint tells of."""
+
 
 class Entries:
     """The entries of all scenes."""
@@ -88,17 +91,21 @@ class Entries:
         return found.sequence if found.key == key else None
 
     async def read(self, scene: str, *, after: int, limit: int) -> list[StoredEntry]:
-        """Give entries above `after`. An empty answer is the leader's word. Raises as `Journal.read`."""
+        """Give entries above `after`, which is START, or the position of an entry. Raises as `Journal.read`.
+
+        An empty answer is the leader's word. Damage is proven by what a scene's last entry, which is never deleted,
+        must lie at: not below a checkpoint, and behind the entry that was there before.
+        """
         if limit < 1:
             return []
         known = self._knowledge.of(scene)
         start = after
         if after == START or after < known.floor:
             start = max(after, await self._floor(scene))
-        is_gap = False
+        is_gap = is_short = False
         for look in range(LOOKS_MAX):
             await asyncio.sleep(LOOK_PAUSE_S * look)
-            if known.end > start or known.end == START:
+            if max(known.end, known.hinted) > start or known.end == START:
                 entries = await self._batch(scene, start, limit)
                 is_gap = bool(entries) and entries[0].after > start
                 if is_gap:
@@ -106,16 +113,22 @@ class Entries:
                     start = max(start, await self._floor(scene))
                     continue
                 if entries:
-                    return self._seen(scene, entries)
+                    return self._seen(scene, start, entries)
+            covered = known.covered
             newest = await self._newest(scene)
-            if known.end <= start:
+            reached = START if newest is None else newest.entry.position
+            is_short = reached < covered
+            if newest is not None and newest.after <= start < reached:
+                return self._seen(scene, start, [newest])
+            if known.hinted > reached and look < HINT_LOOKS:
+                continue
+            known.hinted = START  # Whoever gave that hint was wrong, or somebody else.
+            if known.end <= start and not is_short:
                 return []
-            if newest is not None and newest.after <= start < newest.entry.position:
-                return self._seen(scene, [newest])
         if is_gap:
-            raise JournalDamaged(
-                f"scene {scene!r}: entries behind position {start} are gone; restore the streams from a back-up"
-            )
+            raise _gone(scene, f"entries behind position {start} are gone")
+        if is_short:
+            raise _gone(scene, "its last entries are gone, its checkpoint is later than what is left")
         raise JournalUnavailable(f"scene {scene!r}: the copy that answers is behind; it will catch up")
 
     async def seek(self, scene: str, *, sequence: int) -> int:
@@ -183,9 +196,16 @@ class Entries:
         )
         return [unpacked_entry(scene, found.sequence, found.payload) for found in batch.messages]
 
-    def _seen(self, scene: str, entries: list[Linked]) -> list[StoredEntry]:
-        """Note entries, and give them up to the first that does not lie behind the one before: a trim went through."""
+    def _seen(self, scene: str, start: int, entries: list[Linked]) -> list[StoredEntry]:
+        """Note entries, and give them up to the first that does not lie behind the one before: a trim went through.
+
+        Raises:
+            JournalDamaged: The first lies behind an earlier one than `start`, which a node was told of all the same.
+        """
         known = self._knowledge.of(scene)
+        # What is trimmed need not end with an entry; where it does not, the first entry behind names one within it.
+        if entries[0].after < start and start > known.floor:
+            raise _gone(scene, f"what follows entry {start} was written behind entry {entries[0].after}")
         seen: list[StoredEntry] = []
         for linked in entries:
             if seen and linked.after != seen[-1].position:
@@ -193,3 +213,7 @@ class Entries:
             known.note(linked)
             seen.append(linked.entry)
         return seen
+
+
+def _gone(scene: str, what: str) -> JournalDamaged:
+    return JournalDamaged(f"scene {scene!r}: {what}; restore the streams from a back-up")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from app.journal.jetstream_api import DIGITS_MAX
 from app.journal.jetstream_forms import token_of
 from app.journal.jetstream_known import Knowledge
 from app.journal.jetstream_streams import Streams
@@ -83,7 +84,7 @@ class Following:
         if followed is None:
             return
         told = hint.header(b"Nats-Sequence")
-        position = int(told) if told is not None and told.isdigit() else 0
+        position = int(told) if told is not None and told.isdigit() and len(told) <= DIGITS_MAX else 0
         if followed.appends:
             followed.held = max(position, followed.held or 0)
             return
@@ -94,6 +95,7 @@ class Following:
         known = self._knowledge.of(scene)
         if position and position <= known.appended:
             return
-        known.reaches(position)
+        # Anybody may write to the subject of hints, so that is where to look and nothing that is known.
+        known.hinted = max(known.hinted, position)
         for moved in list(followed.followers.values()):
             moved()

@@ -40,7 +40,7 @@ _last = attrgetter("last")
 class Known:
     """What is known of one scene."""
 
-    __slots__ = ("_steps", "appended", "end", "floor", "held")
+    __slots__ = ("_steps", "appended", "end", "floor", "held", "hinted")
 
     def __init__(self) -> None:
         self.end = START
@@ -51,11 +51,18 @@ class Known:
         """The last position that this node's own append was given."""
         self.held: Held | None = None
         """The newest head that was seen."""
+        self.hinted = START
+        """The highest position that a hint told of since the last look: where to look, and never the truth."""
         self._steps: deque[Step] = deque(maxlen=STEPS_MAX)
 
     def reaches(self, position: int) -> None:
         """Note that there is an entry at `position`."""
         self.end = max(self.end, position)
+
+    @property
+    def covered(self) -> int:
+        """The position of the newest head that was seen: there is an entry at it, or a later one, for certain."""
+        return START if self.held is None else self.held.head.position
 
     def note(self, linked: Linked) -> None:
         """Note an entry that was seen or written."""

@@ -7,7 +7,7 @@ from app.journal.jetstream_api import Jetstream
 from app.journal.jetstream_forms import Head, scene_of, token_of, unpacked_head
 from app.journal.jetstream_known import Held, Knowledge
 from app.journal.jetstream_streams import Streams
-from app.journal.port import JournalUnavailable
+from app.journal.port import JournalDamaged, JournalUnavailable
 
 KEPT_S = 5.0
 """How long a listing serves the pages that follow its first, seconds."""
@@ -72,13 +72,22 @@ class Names:
                 return counts
 
     async def _unlisted(self, names: list[str]) -> dict[str, Head]:
-        """Give the heads of those scenes that were unlisted when they were last stored."""
+        """Give the heads of those scenes that were unlisted when they were last stored.
+
+        A head that cannot be read counts as listed: it is damage of its scene, and no other's listing ends with it.
+        """
         subjects = [self._streams.head(token_of(name)) for name in names]
         heads: dict[str, Held] = {}
+        unreadable: set[str] = set()
         for sequence, subject, payload, _ in (await self._jetstream.lasts(self._streams.heads, subjects)).messages:
             name = scene_of(self._streams.token(subject))
-            heads[name] = Held(sequence, unpacked_head(name, payload))
+            try:
+                heads[name] = Held(sequence, unpacked_head(name, payload))
+            except JournalDamaged:
+                unreadable.add(name)
         for name in names:
+            if name in unreadable:
+                continue
             # The copy that answered may be behind; what was seen here already is no older than it.
             known = self._knowledge.seen(name)
             held = None if known is None else known.held

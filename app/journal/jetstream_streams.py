@@ -16,6 +16,9 @@ SECRET_BYTES = 32
 DUPLICATE_WINDOW_NS = 120 * 1_000_000_000
 PAUSE_S = 0.25
 
+LOOKS_MAX = 8
+"""How often it is looked whether a part of a journal is gone, PAUSE_S apart: one being made is not whole yet."""
+
 NO_SCENE = "="
 """A token that stands for no scene: names begin with a letter or a digit."""
 
@@ -24,12 +27,16 @@ FORGETS_NOTHING = {
     "discard": "new",
     "max_age": 0,
     "max_msgs": -1,
+    "max_msg_size": -1,
     "sealed": False,
     "deny_purge": False,
     "storage": "file",
     "allow_direct": True,
 }
 """What every stream must be like: nothing leaves it unless the journal says so, and any copy may be asked."""
+
+
+RESTORE = "restore the streams from a back-up, all of them from the same"
 
 
 class Streams:
@@ -90,10 +97,11 @@ async def prepare(jetstream: Jetstream, streams: Streams, address: Address, *, u
     Raises:
         JournalUnavailable: There is no journal to be read, or a stream that is there could lose what it is given, or
             the servers did not do it in time.
-        JournalDamaged: The secret is none.
+        JournalDamaged: The secret is none, or a part of the journal is gone. Nothing was made in its place.
     """
     while True:
         try:
+            await _require_whole(jetstream, streams)
             for stream, config in streams.configurations(address.replicas).items():
                 await _prepare(jetstream, stream, config, read_only=read_only)
             secret = await _secret(jetstream, streams, read_only=read_only)
@@ -112,6 +120,27 @@ async def prepare(jetstream: Jetstream, streams: Streams, address: Address, *, u
 
 class Unfit(JournalUnavailable):
     """A stream is missing, or is such that waiting will not mend it. Nothing was changed."""
+
+
+async def _require_whole(jetstream: Jetstream, streams: Streams) -> None:
+    """See that there is all of a journal or nothing of it, before what is missing is made anew and empty.
+
+    The secret is stored when every stream is there, and before anything else is.
+    """
+    for look in range(LOOKS_MAX):
+        if look:
+            await asyncio.sleep(PAUSE_S)
+        infos = {stream: await jetstream.info(stream) for stream in (streams.entries, streams.pieces, streams.heads)}
+        secret = None if infos[streams.heads] is None else await jetstream.last(streams.heads, streams.secret)
+        missing = [stream for stream, info in infos.items() if info is None]
+        if not missing and secret is not None:
+            return
+        held = [stream for stream, info in infos.items() if info is not None and info.state.messages]
+        if secret is None and not held:
+            return
+    if secret is None:
+        raise JournalDamaged(f"{held[0]} holds messages, but the journal's secret is gone; {RESTORE}")
+    raise JournalDamaged(f"there is a journal, but its stream {missing[0]} is gone; {RESTORE}")
 
 
 async def _prepare(jetstream: Jetstream, stream: str, config: dict[str, object], *, read_only: bool) -> None:
@@ -133,6 +162,8 @@ async def _prepare(jetstream: Jetstream, stream: str, config: dict[str, object],
             continue
         elif field == "republish":
             _require_republished(stream, there, wanted)
+        elif field == "max_msg_size" and isinstance(there, int) and there >= jetstream.wire.payload_bytes_max:
+            continue
         elif there != wanted:
             raise Unfit(f"{stream} has {field} {there!r} where {wanted!r} is needed; mend the stream's configuration")
 

@@ -14,6 +14,9 @@ REPLICAS_MAX = 5
 OPTIONS = ("replicas", "ca", "cert", "key", "creds")
 SERVERS_MAX = 64
 
+_UNKNOWN_CA = frozenset({18, 19, 20, 21})
+# OpenSSL's numbers for a certificate that nobody who is trusted has signed.
+
 FORM = (
     "`nats://USER:PASSWORD@HOST:4222,HOST:4222/NAME?replicas=3` "
     "(`tls://` for TLS; `ca`, `cert`, `key`, `creds` name files)"
@@ -65,6 +68,12 @@ class Address(NamedTuple):
         except OSError as error:
             raise ValueError(f"the files for TLS cannot be used: {error.strerror or type(error).__name__}") from None
         return made
+
+
+def ca_advice(error: Exception) -> str:
+    """Give what to add to why a server was not connected: whom to trust, where that is not known; else nothing."""
+    is_unknown = isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _UNKNOWN_CA
+    return "; name the CA's file with ?ca=FILE" if is_unknown else ""
 
 
 def parse_address(url: str) -> Address:

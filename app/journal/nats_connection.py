@@ -181,6 +181,24 @@ class Connection(Client):
         await super()._process_op_err(e)
 
 
+class Repetition:
+    """What is written to a connection again and again, until it is stopped or its connection is lost."""
+
+    __slots__ = ("_again_s", "_chunks", "_connection", "_timer")
+
+    def __init__(self, connection: Connection, chunks: tuple[bytes, ...], again_s: float) -> None:
+        self._connection, self._chunks, self._again_s = connection, chunks, again_s
+        self._timer = asyncio.get_running_loop().call_later(again_s, self._repeat)
+
+    def stop(self) -> None:
+        """Send it no more."""
+        self._timer.cancel()
+
+    def _repeat(self) -> None:
+        self._connection.write(*self._chunks)
+        self._timer = asyncio.get_running_loop().call_later(self._again_s, self._repeat)
+
+
 def require_creds(path: str | None) -> None:
     """See that a file of credentials is one; nats-py would look for its first line for ever.
 

@@ -6,8 +6,9 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from app.journal.nats_address import Address, Server
-from app.journal.nats_connection import FAILURES, Connection, require_creds
+from app.journal.nats_absence import Absence
+from app.journal.nats_address import Address, Server, ca_advice
+from app.journal.nats_connection import FAILURES, Connection, Repetition, require_creds
 from app.telemetry.log import log
 
 ANSWER_S_MAX = 5.0
@@ -50,12 +51,13 @@ class Message(NamedTuple):
     payload: bytes
 
     def header(self, name: bytes) -> bytes | None:
-        """Give one header's value; None when it is not there."""
-        start = self.headers.find(b"\r\n" + name + b": ")
+        """Give one header's value, the last one's: servers add theirs behind what was sent. None: it is not there."""
+        start = self.headers.rfind(b"\r\n" + name + b": ")
         if start < 0:
             return None
         start += len(name) + 4
-        return self.headers[start : self.headers.index(b"\r\n", start)]
+        end = self.headers.find(b"\r\n", start)
+        return None if end < 0 else self.headers[start:end]
 
 
 class Wire(Protocol):
@@ -134,31 +136,13 @@ class _Question:
             self.answered.set_result(messages)
 
 
-class _Repetition:
-    """A question that is sent again and again, until it is stopped or its connection is lost."""
-
-    __slots__ = ("_again_s", "_chunks", "_connection", "_timer")
-
-    def __init__(self, connection: Connection, chunks: tuple[bytes, ...], again_s: float) -> None:
-        self._connection, self._chunks, self._again_s = connection, chunks, again_s
-        self._timer = asyncio.get_running_loop().call_later(again_s, self._repeat)
-
-    def stop(self) -> None:
-        """Send it no more."""
-        self._timer.cancel()
-
-    def _repeat(self) -> None:
-        self._connection.write(*self._chunks)
-        self._timer = asyncio.get_running_loop().call_later(self._again_s, self._repeat)
-
-
 class NatsWire:
     """A wire that makes a new connection whenever it lost one, to each of the named servers in turn, for ever.
 
     Only named servers are used: what a cluster tells of further ones may not be reachable from here.
 
     Bound:     WAITING_MAX questions, UNSENT_BYTES_MAX bytes, one subscription a subject listened to.
-    When full: NotSent.
+    When full: NotSent. Without a connection: the same, but not within WAIT_S_MAX after the loss.
     Thread-safe: no.
     """
 
@@ -169,6 +153,7 @@ class NatsWire:
         self._servers = list(address.servers)
         random.shuffle(self._servers)
         self._connection: Connection | None = None
+        self._absence = Absence()
         self._inbox = f"_INBOX.{os.urandom(12).hex()}"
         self._number = 0
         self._questions: dict[int, _Question] = {}
@@ -246,6 +231,7 @@ class NatsWire:
         if connection is not None:
             connection.sever()
             await connection.close()
+        self._absence.end()
         self._fail_all("the journal was closed")
 
     async def _answers(
@@ -259,13 +245,11 @@ class NatsWire:
         again_s: float | None = None,
     ) -> list[Message]:
         """Send, wait and give what came."""
-        connection = self._connection
-        if connection is None or not connection.is_connected:
-            raise NotSent(f"no server of {self._address} is connected")
+        connection = await self._connected()
         size = len(headers) + len(payload)
         if size > connection.max_payload:
             raise NotSent(f"{size} bytes are more than the {connection.max_payload} that the servers take")
-        if len(self._questions) >= WAITING_MAX or connection.unsent_bytes > UNSENT_BYTES_MAX:
+        if self._waiting >= WAITING_MAX or connection.unsent_bytes > UNSENT_BYTES_MAX:
             raise NotSent("the servers do not keep up with what was sent already")
         self._number += 1
         number = self._number
@@ -276,7 +260,7 @@ class NatsWire:
         within_s = min(within_s or ANSWER_S_MAX, ANSWER_S_MAX)
         loop = asyncio.get_running_loop()
         timer = loop.call_later(within_s, question.fail, f"no answer within {within_s:g} s")
-        again = None if again_s is None else _Repetition(connection, (line, headers, payload, b"\r\n"), again_s)
+        again = None if again_s is None else Repetition(connection, (line, headers, payload, b"\r\n"), again_s)
         try:
             return await question.answered
         finally:
@@ -286,6 +270,26 @@ class NatsWire:
             del self._questions[number]
             if self._leaving is not None:
                 self._leave_when_idle()
+
+    @property
+    def _waiting(self) -> int:
+        """How many questions wait, for their answers or for a connection."""
+        return len(self._questions) + self._absence.waiting
+
+    async def _connected(self) -> Connection:
+        """Give the connection, or the next one where the last was lost just now.
+
+        Raises:
+            NotSent: There is none, or too many wait already.
+        """
+        if not self.is_connected and self._waiting < WAITING_MAX and not self._is_closed:
+            # The loss may not have been told yet.
+            self._absence.begin()
+            await self._absence.wait()
+        connection = self._connection
+        if connection is None or not connection.is_connected:
+            raise NotSent(f"no server of {self._address} is connected")
+        return connection
 
     def _hear_answer(self, subject: bytes, headers: bytes, payload: bytes) -> None:
         """Hand an answer to its question; one that is not waited for any more is dropped."""
@@ -334,6 +338,7 @@ class NatsWire:
             self._subscribe(connection, me)
         self._connection = connection
         self._payload_bytes_max = connection.max_payload
+        self._absence.end()
         return True
 
     def _leave(self, connection: Connection) -> None:
@@ -347,6 +352,7 @@ class NatsWire:
         if connection is not None and connection is self._connection and not self._questions:
             # Nothing is sent from here on, so that nothing can be lost without being known not to be sent.
             self._connection = None
+            self._absence.begin()
             connection.sever()
 
     async def _lost(self, connection: Connection, server: Server) -> None:
@@ -355,6 +361,7 @@ class NatsWire:
             return
         loop = asyncio.get_running_loop()
         since, self._connection, self._leaving = loop.time(), None, None
+        self._absence.begin()
         log.warning("nats-lost", server=str(server))
         self._fail_all("the connection was lost")
         self._keeper = asyncio.current_task()
@@ -383,4 +390,4 @@ def header_block(*pairs: tuple[str, str]) -> bytes:
 def _said(error: Exception) -> str:
     """Give why a server was not connected, without anything of ours: what these exceptions quote is the server's."""
     text = str(error).removeprefix("nats: ").strip("'").partition("\n")[0]
-    return text[:200] or type(error).__name__
+    return (text[:200] or type(error).__name__) + ca_advice(error)

@@ -32,7 +32,7 @@ def open_journal(url: str, *, read_only: bool = False, committed: Committed = un
         from app.journal.memory import MemoryJournal  # noqa: PLC0415
 
         return MemoryJournal()
-    if _is_remote(url):
+    if is_remote(url):
         raise ValueError(f"a journal on NATS cannot be opened here, where nobody waits for it; accepted are {ACCEPTED}")
     accepted = "is `sqlite:PATH`" if read_only else f"are {ACCEPTED}"
     raise ValueError(f"{shown_url(url)!r} names no journal; accepted {accepted}")
@@ -66,7 +66,7 @@ async def open_moving(url: str, *, read_only: bool) -> Moving:
         from app.journal.sqlite_moving import SqliteMoving  # noqa: PLC0415
 
         return SqliteMoving(rest, read_only=read_only)
-    if _is_remote(url):
+    if is_remote(url):
         from app.journal.jetstream import connect  # noqa: PLC0415
 
         return await connect(url, read_only=read_only)
@@ -75,7 +75,7 @@ async def open_moving(url: str, *, read_only: bool) -> Moving:
 
 async def _connected(url: str, *, read_only: bool, committed: Committed) -> Journal:
     """Open a journal whatever is in it."""
-    if _is_remote(url):
+    if is_remote(url):
         from app.journal.jetstream import connect  # noqa: PLC0415
 
         return await connect(url, read_only=read_only, committed=committed)
@@ -91,6 +91,8 @@ def open_salvage(url: str) -> Salvage:
         JournalDamaged: Not even its secret can be read: there is nothing to be mended. Nothing was changed.
     """
     kind, separator, rest = url.partition(":")
+    if is_remote(url):
+        raise ValueError("a journal on JetStream is not repaired: restore a back-up of it")
     if not (separator and kind == "sqlite" and _is_path(rest)):
         raise ValueError(f"{shown_url(url)!r} names no journal in a file; accepted is `sqlite:PATH`")
     from app.journal.sqlite_salvage import SqliteSalvage  # noqa: PLC0415
@@ -100,7 +102,7 @@ def open_salvage(url: str) -> Salvage:
 
 def shown_url(url: str) -> str:
     """Give a journal's URL as it may be shown to anybody: without user, password and files."""
-    if url.startswith("sqlite:") or not (_is_remote(url) or "@" in url):
+    if url.startswith("sqlite:") or not (is_remote(url) or "@" in url):
         return url
     kind, _, rest = url.partition(":")
     return f"{kind}://{rest.removeprefix('//').rpartition('@')[2].partition('?')[0]}"
@@ -111,6 +113,6 @@ def _is_path(rest: str) -> bool:
     return rest != "" and "\0" not in rest and (not rest.startswith("//") or rest.startswith("///"))
 
 
-def _is_remote(url: str) -> bool:
+def is_remote(url: str) -> bool:
     """Tell whether `url` is meant for a journal on NATS, which says itself what is wrong with it."""
     return url.startswith(("nats://", "tls://"))

@@ -3,6 +3,7 @@
 from app.gates.candidate import Candidate
 from app.gates.decision import Problem, Undecided
 from app.journal.codec import Traced, encode_entry
+from app.journal.port import NotTheWriter
 from app.sequencing.mailbox import Decided, Earlier, Result, Submission
 from app.sequencing.pace import Pace
 
@@ -11,6 +12,10 @@ PACED = 64
 
 TRACED_BYTES = 96
 """More than a traced request takes in an entry besides its decisions, bytes."""
+
+
+class Unproved(NotTheWriter):
+    """No append shows that what was decided still holds, and others may have written: the journal is read first."""
 
 
 async def fitting(candidate: Candidate, traced: list[Traced], bytes_max: int) -> int:
@@ -31,13 +36,23 @@ async def fitting(candidate: Candidate, traced: list[Traced], bytes_max: int) ->
 
 
 def cut(
-    submissions: list[Submission], results: list[list[Result | Earlier]], *, first: int, last: int, bytes_max: int
+    submissions: list[Submission],
+    results: list[list[Result | Earlier]],
+    *,
+    first: int,
+    last: int,
+    bytes_max: int,
+    is_current: bool,
 ) -> list[Submission]:
     """Leave in `submissions` what was decided up to `last`, and give the others, in order, to wait for the next turn.
 
     `first` and `last` are sequences of what was decided of them and is not durable; not all of it is up to `last`.
     Whole submissions stay, where there are any; of one that is too large alone, a part. A command that does not fit by
     itself is no command: the submission that it stands in is told so at its place, and all of them stay.
+
+    Raises:
+        Unproved: A submission would be told so, and not only that but each problem before it, of a state that is not
+            known to be the journal's (`is_current`). Nothing was changed.
     """
     for index, (submission, answers) in enumerate(zip(submissions, results, strict=True)):
         for place in range(len(submission.decided), len(answers)):
@@ -45,6 +60,8 @@ def cut(
             if type(result) is not Decided or result.sequence <= last:
                 continue
             if result.sequence == first:
+                if not is_current:
+                    raise Unproved
                 said = f"what is decided of it takes more than {bytes_max} bytes, the journal's largest entry"
                 submission.decided = [*answers[:place], Undecided(Problem.TOO_LARGE, said, at="command")]
                 return []

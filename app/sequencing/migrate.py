@@ -147,7 +147,8 @@ class _Move:
         """
         is_resumed, held = await is_unfinished(self._target), await _names(self._target)
         if not is_resumed and held:
-            raise CannotMove(f"the journal to move into is not empty: it holds {len(held):,} scenes. {ANEW}")
+            scenes = f"{len(held):,} scene{'' if len(held) == 1 else 's'}"
+            raise CannotMove(f"the journal to move into is not empty: it holds {scenes}. {ANEW}")
         if is_resumed and self._target.secret != self._source.secret:
             raise CannotMove(f"into the journal to move into, another one was being moved. {ANEW}")
         if is_resumed and (others := {*held} - {*names}):

@@ -14,7 +14,7 @@ from app.journal.codec import Traced, encode_entry
 from app.journal.port import CommitUnknown, Journal, JournalDamaged, JournalUnavailable, NotTheWriter, StoredEntry
 from app.sequencing.census import Census
 from app.sequencing.contention import CONFLICTS_MAX, Contention
-from app.sequencing.cutting import cut, fitting
+from app.sequencing.cutting import Unproved, cut, fitting
 from app.sequencing.deciding import Deciding
 from app.sequencing.feed import OBJECTS_BYTES, Feeds, Turn
 from app.sequencing.following import Following
@@ -190,22 +190,22 @@ class Sequencer:
         is_current = not self.following.is_shared
         while True:
             candidate = Candidate(scene, self._clock())
-            if not candidate.exists and any(submission.commands for submission in submissions):
-                candidate.may_begin = await self._census.has_room()
-            results, traced = await Deciding(self.name, self._journal, candidate).decide(submissions)
-            blob = self._encoded(candidate, traced)
-            if len(blob) > self._journal.entry_bytes_max:
-                await self._cut(candidate, traced, submissions, results)
-                continue
             try:
+                results = [submission.decided for submission in submissions]
+                if not candidate.exists and any(submission.commands for submission in submissions):
+                    candidate.may_begin = await self._census.has_room()
+                results, traced = await Deciding(self.name, self._journal, candidate).decide(submissions)
+                blob = self._encoded(candidate, traced)
+                if len(blob) > self._journal.entry_bytes_max:
+                    await self._cut(candidate, traced, submissions, results, is_current=is_current)
+                    continue
                 if not blob and not is_current and any(results):
-                    # No append shows that this still holds: problems and earlier answers are told of the journal's now.
-                    is_current = True
-                    raise NotTheWriter("others may have written")
+                    raise Unproved
                 await self._append(candidate, blob)
-            except NotTheWriter:
-                conflicts += bool(blob)
-                error = await self._read_behind(conflicts)
+            except NotTheWriter as refused:
+                is_unproved = isinstance(refused, Unproved)
+                is_current, conflicts = is_current or is_unproved, conflicts + (not is_unproved)
+                error = await self._read_behind(0 if is_unproved else conflicts)
                 if error is not None:
                     self._drop(submissions, results, candidate, error)
                     return
@@ -252,11 +252,18 @@ class Sequencer:
         traced: list[Traced],
         submissions: list[Submission],
         results: list[list[Result | Earlier]],
+        *,
+        is_current: bool,
     ) -> None:
-        """Leave in `submissions` what fits into one entry, and let the rest wait before all others."""
+        """Leave in `submissions` what fits into one entry, and let the rest wait before all others.
+
+        Raises:
+            Unproved: As `cut`.
+        """
         bytes_max = self._journal.entry_bytes_max
         last = await fitting(candidate, traced, bytes_max)
-        self.mailbox.put_back(cut(submissions, results, first=candidate.first, last=last, bytes_max=bytes_max))
+        rest = cut(submissions, results, first=candidate.first, last=last, bytes_max=bytes_max, is_current=is_current)
+        self.mailbox.put_back(rest)
 
     async def leave(self) -> bool:
         """Checkpoint the scene, unless the journal may hold more of it; say whether nothing came meanwhile.

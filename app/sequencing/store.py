@@ -115,6 +115,8 @@ class SceneStore:
         self._decisions = 0
         self._is_behind = False
         self.position = START
+        self._closed_at = START
+        self._saw_closing = False
         self._tallies: dict[str, Tally] = {}
         self._lent: set[str] = set()
         self.grants = TracedGrants(settings.traced_grants_max)
@@ -138,8 +140,12 @@ class SceneStore:
 
     @property
     def is_due(self) -> bool:
-        """Say whether enough was decided here since the last checkpoint: what others decided, they store."""
-        return self._decisions >= self._settings.checkpoint_decisions
+        """Say whether enough was decided here since the last checkpoint: what others decided, they store.
+
+        In a scene that was seen to be closed and begins again, any decision is enough, until what was closed is
+        forgotten.
+        """
+        return self._decisions >= (1 if self._saw_closing else self._settings.checkpoint_decisions)
 
     @property
     def has_changes(self) -> bool:
@@ -205,6 +211,7 @@ class SceneStore:
         """
         scene = Scene(self._name, self._journal.secret, bounds_of(self._settings), CommonCompression())
         self._changed, self._decisions, self._tallies, self.position = set(), 0, {}, START
+        self._closed_at, self._saw_closing = START, False
         self.grants.clear()
         checkpoint = await self._journal.load(self._name)
         if checkpoint is None:
@@ -224,6 +231,9 @@ class SceneStore:
         scene.restore(head.state, head.receipts, remains, head.open_ticks)
         self.grants.restore(head.traced)
         self.position = checkpoint.position
+        if not scene.state.exists:
+            # Whoever stored it may have died before the history was forgotten: the next checkpoint does it again.
+            self._closed_at = self.position
         return scene
 
     def adopted(
@@ -240,6 +250,7 @@ class SceneStore:
             # Whoever closed it may have died before its history was forgotten.
             self._is_behind = True
         if candidate.closes:
+            self._closed_at, self._saw_closing = position, True
             self._tallies.clear()
             self.grants.clear()
         self.grants.note(candidate.first, candidate.records, traced)
@@ -274,12 +285,16 @@ class SceneStore:
         noted, self._changed, self._decisions = self._changed, set(), 0
         position = self.position
         try:
-            await self._journal.checkpoint(
-                self._name, position=position, header=header, changed=changed, listed=not closed
-            )
-            await self._trim(scene, position, closed=closed)
-            self._is_behind = False
-        except Superseded:
+            try:
+                await self._journal.checkpoint(
+                    self._name, position=position, header=header, changed=changed, listed=not closed
+                )
+            except Superseded:
+                # Whoever was later may know nothing of an end before it, and then kept what was closed.
+                await self._forget_closed()
+            else:
+                await self._forget_closed()
+                await self._trim(scene)
             self._is_behind = False
         except (JournalUnavailable, JournalDamaged, CommitUnknown) as error:
             self._changed |= noted
@@ -307,11 +322,14 @@ class SceneStore:
             prune(tally, character.events.instances, character.layers, character.graphs)
         return encode_character(StoredCharacter(living, remains, tally))
 
-    async def _trim(self, scene: Scene, position: int, *, closed: bool) -> None:
-        """Forget whole entries beyond retention: never one that a receipt still needs; all of a closed scene."""
-        if closed:
-            await self._journal.trim(self._name, before=position)
-            return
+    async def _forget_closed(self) -> None:
+        """Forget the history up to the last closing of the scene, be it begun again; a checkpoint covers it."""
+        if self._closed_at:
+            await self._journal.trim(self._name, before=self._closed_at)
+            self._closed_at, self._saw_closing = START, False
+
+    async def _trim(self, scene: Scene) -> None:
+        """Forget whole entries beyond retention: never one that a receipt still needs."""
         kept_from = scene.sequence - self._settings.history_decisions_max
         oldest = scene.receipts.oldest()
         if oldest is not None:

@@ -271,3 +271,13 @@ def test_a_deleted_scene_that_only_repair_names_is_said_to_be_deleted(call, jour
 
     assert "in 1 scene read" in verified
     assert [line.partition(":")[0] for line in shown.splitlines()] == ["match-7", "old (deleted)"]
+
+
+@pytest.mark.parametrize("url", ["nats://posegate:hidden@127.0.0.1:1/posegate", "tls://127.0.0.1:1/posegate"])
+def test_a_journal_on_jetstream_is_not_repaired_but_restored(call, url):
+    code, shown, told = call("repair", url)
+
+    assert (code, shown) == (2, "")
+    assert "a journal on JetStream is not repaired: restore a back-up of it." in told
+    assert "hidden" not in told
+    assert is_one_line(told)

@@ -331,6 +331,8 @@ def test_a_move_to_jetstream_and_back_brings_everything(call, source, remote, tm
     again = call("migrate", remote, back)
 
     assert [there[0], verified[0], again[0]] == [0, 0, 0], (there, verified, again)
+    assert "restart every node" in there[1]
+    assert "restart" not in again[1]
     assert asyncio.run(held(remote)) == before
     assert asyncio.run(held(back)) == before
     assert call("verify", back)[:2] == (0, verified[1])

@@ -1,10 +1,16 @@
 import asyncio
+import json
+import signal
 import socket
+import subprocess
+import sys
 
 import pytest
 
+from app.cli import serving
 from app.journal import open_journal
 from app.settings import Settings
+from app.telemetry.log import log
 from tests.support.lines import is_one_line
 
 
@@ -110,3 +116,38 @@ def test_keys_that_cannot_be_read_are_told_before_anything_is_served(call, serve
     assert "absent.json" in told
     assert is_one_line(told)
     assert not served
+
+
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
+def test_told_to_stop_while_it_waits_for_the_journal_it_ends_well_and_its_log_is_of_json_lines(told):
+    """Somebody listens where NATS should, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"nats://posegate:hidden@127.0.0.1:{silent.getsockname()[1]}/posegate"
+        command = [sys.executable, "-m", "app.cli", "serve", "--port", "0", "--journal", url]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        silent.settimeout(20)
+        try:
+            connection, _ = silent.accept()
+            with connection:
+                process.send_signal(told)
+                shown, said = process.communicate(timeout=20)
+        finally:
+            process.kill()
+
+    assert (process.returncode, shown) == (0, "")
+    assert all(json.loads(line)["event"] for line in said.splitlines())
+
+
+def test_what_opening_the_journal_logs_is_json_lines_of_the_level_that_is_set(call, served, monkeypatch):
+    async def connected(url):
+        log.info("nats-connected")
+        log.warning("nats-unreachable")
+        return open_journal("memory:")
+
+    monkeypatch.setattr(serving, "connect_journal", connected)
+    monkeypatch.setenv("POSEGATE_LOG_LEVEL", "warning")
+
+    code, _, told = call("serve", "--port", "0", "--journal", "memory:")
+
+    assert (code, len(served)) == (0, 1)
+    assert [json.loads(line)["event"] for line in told.splitlines()] == ["nats-unreachable"]

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+
+from cluster.cluster import SERVERS
+from cluster.ports import Ports
 
 ROOT = Path(__file__).parents[2]
 
@@ -97,4 +101,37 @@ def test_a_size_that_it_has_not_is_refused_in_a_line(tmp_path: Path):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert "1 to 8 nodes" in done.stderr
+    assert "0 to 8 nodes" in done.stderr
+
+
+def refused(directory: Path, *arguments: str) -> str:
+    """Call it, and give the one line with which it ends."""
+    command = [sys.executable, "-m", "cluster", "--no-balancer", "--directory", str(directory), *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    return done.stderr
+
+
+def test_a_port_that_is_taken_is_named_before_anything_is_started(tmp_path: Path):
+    block = Ports.free()
+    with socket.create_server(("127.0.0.1", block.node(1))):
+        said = refused(tmp_path, "--servers", "1", "--port", str(block.balancer))
+
+    assert f"port {block.node(1)} of 127.0.0.1, for node-2, is taken: choose other ports with --port" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+
+
+def test_ports_that_do_not_exist_are_refused(tmp_path: Path):
+    assert "--port is 1 to 65516" in refused(tmp_path, "--port", "65530")
+
+
+def test_data_of_another_number_of_servers_are_not_touched(tmp_path: Path):
+    (tmp_path / SERVERS).write_text("3\n")
+    noted = refused(tmp_path, "--servers", "1", "--port", "0")
+    (tmp_path / SERVERS).unlink()
+    for number in (1, 2, 3):
+        (tmp_path / f"nats-{number}").mkdir()
+    found = refused(tmp_path, "--servers", "1", "--port", "0")
+
+    assert noted == found
+    assert "give --servers 3, or --directory another folder" in noted

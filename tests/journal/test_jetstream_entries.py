@@ -4,9 +4,10 @@ from typing import Any
 import pytest
 
 from app.journal import jetstream_api, jetstream_entries
+from app.journal.jetstream_api import Jetstream
 from app.journal.jetstream_entries import LOOKS_MAX
 from app.journal.nats_wire import Message
-from app.journal.port import START, JournalDamaged, JournalUnavailable, NotTheWriter
+from app.journal.port import START, Checkpoint, JournalDamaged, JournalUnavailable, NotTheWriter
 from tests.support.jetstreams import asking, behind, blobs, nodes, saved, written
 from tests.support.nats_servers import NatsServers, fresh_name
 
@@ -224,3 +225,98 @@ async def test_a_long_history_is_read_in_parts_that_bytes_bound(alone: NatsServe
 
     assert sum(parts) == 8
     assert max(parts) <= 3
+
+
+@pytest.mark.parametrize("left", [0, 2], ids=["nothing", "a part"])
+async def test_a_scene_that_ends_before_its_checkpoint_is_damage_on_every_node(
+    alone: NatsServers, monkeypatch: pytest.MonkeyPatch, left: int
+):
+    monkeypatch.setattr(jetstream_entries, "LOOK_PAUSE_S", 0.0)
+    name = fresh_name()
+    url = alone.url(name)
+    async with nodes(url, 1) as (one,), asking(alone, name) as (jetstream, streams):
+        positions = await written(one, "room", 3)
+        await saved(one, "room", positions[2])
+        for position in positions[left:]:
+            await removed(jetstream, streams.entries, position)
+
+        async with behind(url) as (fresh, _), behind(url) as (historian, _):
+            assert (await fresh.load("room")) is not None
+            for node in (one, fresh):
+                with pytest.raises(JournalDamaged, match="scene 'room': its last entries are gone"):
+                    await node.read("room", after=positions[2], limit=9)
+            with pytest.raises(JournalDamaged, match="scene 'room': its last entries are gone"):
+                await blobs(historian, "room")
+
+
+async def removed(jetstream: Jetstream, stream: str, sequence: int) -> None:
+    """Delete one message, as somebody might by hand."""
+    await jetstream.wire.ask(f"$JS.API.STREAM.MSG.DELETE.{stream}", b'{"seq":%d}' % sequence)
+
+
+@pytest.mark.parametrize(
+    "said", [b'{"error":{"code":404,"err_code":10037}}', b""], ids=["has nothing", "has only the first"]
+)
+async def test_a_leader_that_has_just_begun_and_is_behind_is_no_damage(
+    said: bytes, alone: NatsServers, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(jetstream_entries, "LOOK_PAUSE_S", 0.0)
+    name = fresh_name()
+    async with nodes(alone.url(name), 1) as (one,), behind(alone.url(name)) as (fresh, wire):
+        positions = await written(one, "room", 2)
+        await saved(one, "room", positions[1])
+        await fresh.load("room")
+        asked, answers = wire.ask, LOOKS_MAX - 1
+
+        async def late(subject: str, payload: bytes = b"", *, headers: bytes = b"", **more: Any) -> Message:
+            nonlocal answers
+            if subject.endswith(f"MSG.GET.{name}-entries") and answers:
+                answers -= 1
+                return Message(0, b"", said) if said else await asked(subject, b'{"seq":%d}' % positions[0])
+            return await asked(subject, payload, headers=headers, **more)
+
+        monkeypatch.setattr(wire, "ask", late)
+
+        assert await fresh.read("room", after=positions[1], limit=9) == []
+        assert answers == 0
+
+
+async def test_a_checkpoint_at_the_start_covers_no_entry_and_needs_none(servers: NatsServers):
+    """A move puts one where the entries had been forgotten, and others may come behind it."""
+    async with nodes(servers.url(fresh_name())) as (one, two):
+        await one.place("room", Checkpoint(START, b"head", {}), listed=True)
+        assert [await blobs(node, "room") for node in (one, two)] == [[], []]
+
+        [position] = await written(two, "room", 1)
+        await saved(two, "room", position)
+        assert await one.load("room") is not None
+        assert await one.read("room", after=position, limit=9) == []
+
+
+async def test_an_entry_that_lies_behind_an_earlier_one_than_was_read_is_damage(alone: NatsServers):
+    """The last entry was deleted, and a node that never saw it wrote another behind the one before."""
+    name = fresh_name()
+    async with nodes(alone.url(name)) as (one, two), asking(alone, name) as (jetstream, streams):
+        positions = await written(one, "room", 3)
+        await removed(jetstream, streams.entries, positions[2])
+        await written(two, "room", 1, after=positions[1], first=21)
+
+        with pytest.raises(JournalDamaged, match=f"scene 'room': what follows entry {positions[2]} was"):
+            await one.read("room", after=positions[2], limit=9)
+
+        await written(two, "room", 1, after=(await two.read("room", after=positions[1], limit=9))[-1].position)
+        with pytest.raises(JournalDamaged, match=f"scene 'room': what follows entry {positions[2]} was"):
+            await one.read("room", after=positions[2], limit=9)
+
+
+async def test_what_is_trimmed_need_not_end_with_an_entry(alone: NatsServers):
+    name = fresh_name()
+    async with nodes(alone.url(name)) as (one, two):
+        first, _ = await written(one, "room", 1), await written(one, "other", 5)
+        later = await written(one, "room", 2, after=first[0], first=11)
+        await saved(one, "room", later[1])
+        await one.trim("room", before=later[0] - 1)
+
+        for node in (one, two):
+            assert await blobs(node, "room") == [b"11", b"21"]
+            assert len(await node.read("room", after=later[0] - 1, limit=9)) == 2

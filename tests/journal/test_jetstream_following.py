@@ -1,8 +1,12 @@
 import asyncio
 
+import pytest
+
+from app.journal import nats_wire
 from app.journal.jetstream import JetstreamJournal
+from app.journal.nats_wire import NoAnswer, header_block
 from app.journal.port import START
-from tests.support.jetstreams import asking, nodes, through, written
+from tests.support.jetstreams import asking, behind, blobs, nodes, through, written
 from tests.support.nats_servers import NatsServers, fresh_name
 from tests.support.tcp_proxy import tcp_proxy
 
@@ -128,3 +132,55 @@ async def test_everybody_is_told_once_when_a_lost_connection_is_back(alone: Nats
 
         assert (told.times, other.times) == (1, 2)
         await journal.close()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"",
+        header_block(("Nats-Sequence", "999999999")),
+        header_block(("Nats-Sequence", "9" * 5_000)),
+        header_block(("Nats-Sequence", "-5")),
+        b"NATS/1.0\r\nNats-Sequence: 7",
+    ],
+    ids=["none", "far", "long", "below", "cut off"],
+)
+async def test_a_hint_is_never_believed(headers: bytes, alone: NatsServers, monkeypatch: pytest.MonkeyPatch):
+    """Whoever may write to the subject of hints makes nodes look, and no more."""
+    name = fresh_name()
+    async with nodes(alone.url(name)) as (one, two), asking(alone, name) as (jetstream, streams):
+        told = Told()
+        two.follow("room", told)
+        await settled(two)
+        *_, last = await written(one, "room", 3)
+        await told.again()
+        assert len(await blobs(two, "room")) == 3
+
+        with monkeypatch.context() as patched:
+            patched.setattr(nats_wire, "ANSWER_S_MAX", 0.0)
+            with pytest.raises(NoAnswer):
+                await jetstream.wire.ask(streams.hint("room"), headers=headers)
+        await told.again()
+
+        assert await two.read("room", after=last, limit=9) == []
+        [later] = await written(two, "room", 1, after=last, first=31)
+        assert [entry.position for entry in await two.read("room", after=last, limit=9)] == [later]
+        assert len(await blobs(two, "room")) == 4
+
+
+async def test_what_a_hint_tells_of_is_looked_for_where_any_copy_has_it(alone: NatsServers):
+    url = alone.url(fresh_name())
+    async with nodes(url, 1) as (one,), behind(url) as (two, wire):
+        told = Told()
+        two.follow("room", told)
+        [first] = await written(one, "room", 1)
+        await told.again()
+        assert len(await two.read("room", after=START, limit=9)) == 1
+        await written(one, "room", 2, after=first, first=11)
+        await told.again()
+        await settled(two)
+        wire.asked.clear()
+
+        assert len(await two.read("room", after=first, limit=9)) == 2
+
+        assert [subject.split(".")[2] for subject in wire.asked] == ["DIRECT"]

@@ -65,3 +65,13 @@ def test_the_longest_untouched_scene_is_forgotten_first():
     kept = knowledge.seen("a")
     assert kept is not None
     assert kept.end == 1
+
+
+def test_what_a_head_covers_is_known_from_the_newest():
+    known = Known()
+    assert known.covered == 0
+
+    known.hold(Held(9, Head(FORMAT, 5, 4, True, [])))
+    known.hold(Held(7, Head(FORMAT, 3, 2, True, [])))
+
+    assert known.covered == 5

@@ -4,7 +4,7 @@ from app.journal import jetstream_names
 from app.journal.jetstream_api import StreamInfo, StreamState
 from app.journal.jetstream_known import Knowledge
 from app.journal.jetstream_names import Names
-from app.journal.port import Journal
+from app.journal.port import Journal, JournalDamaged
 from tests.support.jetstreams import asking, behind, nodes, saved, written
 from tests.support.nats_servers import NatsServers, fresh_name
 
@@ -107,3 +107,30 @@ async def test_more_names_than_one_answer_holds_are_asked_for_in_several(alone: 
 
         assert await names.scenes(after="", limit=10) == [f"room-{number}" for number in range(5)]
         assert offsets == [0, 2, 4]
+
+
+async def test_a_head_that_cannot_be_read_is_damage_of_its_scene_only(alone: NatsServers):
+    name = fresh_name()
+    async with nodes(alone.url(name)) as (one, two), asking(alone, name) as (jetstream, streams):
+        for scene in ("bad", "good", "unlisted"):
+            [position] = await written(one, scene, 1)
+        await saved(one, "unlisted", position, listed=False)
+        await one.trim("unlisted", before=position)
+        await jetstream.publish(streams.head("bad"), b"stray", after=0)
+
+        assert await pages(one, 10) == await pages(two, 10) == ["bad", "good"]
+        with pytest.raises(JournalDamaged, match="scene 'bad'"):
+            await two.load("bad")
+
+
+async def test_an_unlisted_scene_whose_head_can_be_read_no_more_is_listed(alone: NatsServers):
+    """It is found to be damaged by whoever opens it, also at the node that unlisted it."""
+    name = fresh_name()
+    async with nodes(alone.url(name), 1) as (one,), asking(alone, name) as (jetstream, streams):
+        [position] = await written(one, "bad", 1)
+        await saved(one, "bad", position, listed=False)
+        await one.trim("bad", before=position)
+        assert await pages(one, 10) == []
+        await jetstream.publish(streams.head("bad"), b"stray", after=None)
+
+        assert await pages(one, 10) == ["bad"]

@@ -2,12 +2,13 @@ import asyncio
 
 import pytest
 
-from app.journal.jetstream_api import Jetstream
+from app.journal import jetstream_streams
+from app.journal.jetstream_api import Jetstream, StreamInfo
 from app.journal.jetstream_streams import DUPLICATE_WINDOW_NS, Streams, Unfit, prepare
 from app.journal.nats_address import Address, parse_address
 from app.journal.port import JournalDamaged, JournalUnavailable
 from tests.support.jetstreams import asking
-from tests.support.nats_servers import NatsServers, fresh_name
+from tests.support.nats_servers import MAX_PAYLOAD_BYTES, NatsServers, fresh_name
 
 
 async def prepared(jetstream: Jetstream, address: Address, *, seconds: float = 10, read_only: bool = False) -> bytes:
@@ -106,3 +107,81 @@ async def test_a_secret_that_is_none_is_damage(alone: NatsServers):
 
         with pytest.raises(JournalDamaged, match="secret is not one"):
             await prepared(jetstream, parse_address(alone.url(name)))
+
+
+async def removed(jetstream: Jetstream, stream: str) -> None:
+    """Delete a stream, as somebody might by hand."""
+    await jetstream.wire.ask(f"$JS.API.STREAM.DELETE.{stream}")
+
+
+@pytest.mark.parametrize("read_only", [False, True], ids=["served", "read-only"])
+@pytest.mark.parametrize("part", ["entries", "pieces"])
+async def test_a_journal_of_which_a_stream_is_gone_is_refused_and_not_made_anew(
+    alone: NatsServers, monkeypatch: pytest.MonkeyPatch, part: str, read_only: bool
+):
+    monkeypatch.setattr(jetstream_streams, "PAUSE_S", 0.0)
+    name = fresh_name()
+    async with asking(alone, name) as (jetstream, streams):
+        secret = await prepared(jetstream, parse_address(alone.url(name)))
+        stream = getattr(streams, part)
+        await removed(jetstream, stream)
+
+        with pytest.raises(JournalDamaged, match=f"its stream {stream} is gone; restore .* from a back-up"):
+            await prepared(jetstream, parse_address(alone.url(name)), read_only=read_only)
+
+        assert await jetstream.info(stream) is None
+        await jetstream.create(stream, streams.configurations(1)[stream])
+        assert await prepared(jetstream, parse_address(alone.url(name)), read_only=read_only) == secret
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["secret", "stream"])
+async def test_a_journal_whose_secret_is_gone_is_refused_and_given_no_other(
+    alone: NatsServers, monkeypatch: pytest.MonkeyPatch, whole: bool
+):
+    monkeypatch.setattr(jetstream_streams, "PAUSE_S", 0.0)
+    name = fresh_name()
+    async with asking(alone, name) as (jetstream, streams):
+        await prepared(jetstream, parse_address(alone.url(name)))
+        await jetstream.publish(streams.entry("room"), b"entry", after=0)
+        if whole:
+            await removed(jetstream, streams.heads)
+        else:
+            await jetstream.purge(streams.heads, streams.secret, below=1_000)
+
+        with pytest.raises(JournalDamaged, match=f"{name}-entries holds messages, but the journal's secret is gone"):
+            await prepared(jetstream, parse_address(alone.url(name)))
+
+        if whole:
+            assert await jetstream.info(streams.heads) is None
+        else:
+            assert await jetstream.last(streams.heads, streams.secret) is None
+
+
+async def test_a_journal_that_is_being_made_is_waited_for(alone: NatsServers, monkeypatch: pytest.MonkeyPatch):
+    """Who looks meanwhile may see no streams, and then a secret: another node made them all in between."""
+    monkeypatch.setattr(jetstream_streams, "PAUSE_S", 0.0)
+    name = fresh_name()
+    async with asking(alone, name) as (one, streams), asking(alone, name) as (two, _):
+        real, secrets = one.info, list[bytes]()
+
+        async def overtaken(stream: str, *, subjects: str = "", offset: int = 0) -> StreamInfo | None:
+            info = await real(stream, subjects=subjects, offset=offset)
+            if stream == streams.pieces and not secrets:
+                secrets.append(await prepared(two, parse_address(alone.url(name))))
+            return info
+
+        one.info = overtaken  # type: ignore[method-assign]
+        assert [await prepared(one, parse_address(alone.url(name)))] == secrets
+
+
+async def test_a_stream_that_takes_less_than_the_servers_do_is_refused(alone: NatsServers):
+    name = fresh_name()
+    async with asking(alone, name) as (jetstream, streams):
+        config = streams.configurations(1)[streams.entries]
+        await jetstream.create(streams.entries, {**config, "max_msg_size": MAX_PAYLOAD_BYTES - 1})
+        with pytest.raises(Unfit, match=f"{name}-entries has max_msg_size {MAX_PAYLOAD_BYTES - 1} where -1 is needed"):
+            await prepared(jetstream, parse_address(alone.url(name)))
+
+        await removed(jetstream, streams.entries)
+        await jetstream.create(streams.entries, {**config, "max_msg_size": MAX_PAYLOAD_BYTES})
+        assert len(await prepared(jetstream, parse_address(alone.url(name)))) == 32

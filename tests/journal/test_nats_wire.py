@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 import pytest
 import structlog
 
-from app.journal import nats_wire
+from app.journal import nats_absence, nats_wire
 from app.journal.nats_address import Server, parse_address
 from app.journal.nats_wire import Message, NatsWire, NoAnswer, NobodyServes, NotSent, header_block
 from tests.support.nats_servers import MAX_PAYLOAD_BYTES, PASSWORD, NatsServers, fresh_name
@@ -140,6 +140,79 @@ async def test_a_cut_connection_ends_every_question_at_once_and_is_made_again(wi
     assert (await wire.ask(f"{name}.x", b"again")).status == 0
 
 
+async def just_lost(wire: NatsWire, proxy: TcpProxy) -> None:
+    """Lose a wire's connection; the next is made once the proxy is released."""
+    proxy.hold_answers()
+    question = asyncio.ensure_future(wire.ask("$JS.API.INFO"))
+    await asyncio.sleep(0)
+    proxy.cut()
+    with pytest.raises(NoAnswer, match="lost"):
+        await question
+
+
+async def test_what_is_asked_just_after_a_loss_is_answered_over_the_next_connection(
+    wire: NatsWire, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(nats_absence, "WAIT_S_MAX", 60.0)
+    await just_lost(wire, proxy)
+    questions = [asyncio.ensure_future(wire.ask("$JS.API.INFO")) for _ in range(3)]
+    await asyncio.sleep(0)
+    assert not wire.is_connected
+
+    proxy.release()
+
+    assert [answer.status for answer in await asyncio.gather(*questions)] == [0] * 3
+
+
+async def test_a_connection_that_is_gone_for_long_is_not_waited_for(
+    wire: NatsWire, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(nats_absence, "WAIT_S_MAX", 0.02)
+    await proxy.stop()
+    await until(lambda: not wire.is_connected)
+    with pytest.raises(NotSent, match="is connected"):
+        await wire.ask("x")
+
+    question = asyncio.ensure_future(wire.ask("x"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    assert question.done()
+    assert isinstance(question.exception(), NotSent)
+
+
+async def test_questions_that_wait_for_a_connection_are_bounded(
+    wire: NatsWire, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(nats_absence, "WAIT_S_MAX", 60.0)
+    monkeypatch.setattr(nats_wire, "WAITING_MAX", 2)
+    await just_lost(wire, proxy)
+    questions = [asyncio.ensure_future(wire.ask("$JS.API.INFO")) for _ in range(2)]
+    await asyncio.sleep(0)
+
+    with pytest.raises(NotSent):
+        await wire.ask("$JS.API.INFO")
+
+    proxy.release()
+    assert [answer.status for answer in await asyncio.gather(*questions)] == [0] * 2
+
+
+async def test_who_waits_for_a_connection_hears_of_the_end_at_once(
+    wire: NatsWire, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(nats_absence, "WAIT_S_MAX", 60.0)
+    await proxy.stop()
+    await until(lambda: not wire.is_connected)
+    question = asyncio.ensure_future(wire.ask("x"))
+    await asyncio.sleep(0)
+
+    await wire.close()
+
+    with pytest.raises(NotSent):
+        async with asyncio.timeout(5):
+            await question
+
+
 async def test_who_listens_hears_on_over_a_lost_connection(wire: NatsWire, proxy: TcpProxy, alone: NatsServers):
     subject, returned = fresh_name(), asyncio.Event()
     heard = asyncio.Queue[Message]()
@@ -234,3 +307,13 @@ def test_a_header_is_found_by_its_whole_name():
 
     assert message.header(b"Nats-Sequence") == b"5"
     assert message.header(b"Sequence") is None
+
+
+def test_of_two_headers_the_one_that_the_server_added_counts():
+    message = Message(0, b"NATS/1.0\r\nNats-Sequence: 99\r\nNats-Sequence: 5\r\n\r\n", b"")
+
+    assert message.header(b"Nats-Sequence") == b"5"
+
+
+def test_a_header_that_does_not_end_is_none():
+    assert Message(0, b"NATS/1.0\r\nNats-Sequence: 5", b"").header(b"Nats-Sequence") is None

@@ -7,7 +7,7 @@ import pytest
 from app.gates.decision import Problem, Undecided
 from app.gates.event_commands import Enqueue
 from app.gates.identity import Token
-from app.gates.lives import CloseScene
+from app.gates.lives import CloseScene, Despawn
 from app.gates.transition import Begin, Cancel
 from app.journal import codec
 from app.journal.port import START, CommitUnknown, JournalUnavailable
@@ -201,6 +201,30 @@ async def test_a_cut_turn_that_is_behind_another_writer_is_decided_again(journal
     await other.ask()
     await other.sequencer.look()
     assert_same_scene(node.scene, await replayed(journal))
+
+
+async def test_what_stands_before_a_command_that_fits_no_entry_is_told_of_what_the_journal_holds(
+    journal: FaultyJournal,
+):
+    """Its node is behind, and the problem that it would tell is not one any more."""
+    node, other = await spawned(journal, 600), Node(journal)
+    await other.ask(SPAWN, who="villain")
+    asked = [Addressed("villain", RUN), Addressed("hero", loop(1, 900)), Addressed("villain", RUN)]
+    reply = put(node, asked)
+
+    await turns(node)
+
+    assert words(reply.result()) == ["granted", "too-large", "granted"]
+
+
+async def test_a_command_that_was_too_large_of_a_life_that_ended_elsewhere_is_a_problem_of_now(journal: FaultyJournal):
+    node, other = await spawned(journal, 600), Node(journal)
+    await other.ask(Despawn())
+    reply = node.put(loop(1, 900))
+
+    await turns(node)
+
+    assert words(reply.result()) == ["unknown-character"]
 
 
 async def test_a_part_of_retries_that_is_dropped_with_its_turn_is_no_whole_answer(journal: FaultyJournal):
