@@ -2,6 +2,7 @@ import asyncio
 import json
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -26,7 +27,7 @@ from app.sequencing.registry import Registry
 from tests.support.damaged import SCENES, SETTINGS, play
 from tests.support.keyed import MATCH, Keyed, keyed
 from tests.support.lines import is_one_line
-from tests.support.nats_servers import MAX_PAYLOAD_BYTES, PASSWORD, NatsServers, free_ports, fresh_name, nats_servers
+from tests.support.nats_servers import MAX_PAYLOAD_BYTES, PASSWORD, NatsServers, fresh_name, nats_servers
 from tests.support.sequenced import Clock
 from tests.support.watching import service
 
@@ -419,9 +420,12 @@ def test_an_entry_that_jetstream_does_not_take_is_named_before_anything_is_writt
 def test_servers_that_are_not_there_are_told_without_the_password(call, monkeypatch, source):
     monkeypatch.setattr(jetstream, "CONNECT_S_MAX", 0.2)
     played(source)
-    [port] = free_ports(1)
+    with socket.socket() as held:
+        # Bound and not listened on: nobody is there, and nobody else comes.
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
 
-    code, _, told = call("migrate", source, f"nats://posegate:{PASSWORD}@127.0.0.1:{port}/x")
+        code, _, told = call("migrate", source, f"nats://posegate:{PASSWORD}@127.0.0.1:{port}/x")
 
     assert code == 2
     assert is_one_line(told)
