@@ -1,4 +1,5 @@
 import asyncio
+import shutil
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -414,6 +415,7 @@ def signed(directory: Path, name: str) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="there is no openssl on this machine to make a certificate")
 async def test_tls_is_spoken_with_servers_that_are_trusted_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(jetstream, "CONNECT_S_MAX", 1.0)
     signed(tmp_path, "server")
