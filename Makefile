@@ -17,7 +17,7 @@ SOAK_MINUTES ?= 30
 AUDIT_FLAGS ?=
 BENCH ?=
 CLUSTER ?=
-TEST_JOBS ?= 2
+TEST_JOBS ?= 3
 SBOM_FLAGS ?=
 LOCKS := requirements.lock requirements-test.lock requirements-build.lock requirements-fuzz.lock requirements-bench.lock
 
