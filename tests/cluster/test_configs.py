@@ -54,23 +54,19 @@ def test_nats_does_not_start_without_a_password(tmp_path: Path, password: str):
     assert password in done.stderr
 
 
-def test_nats_takes_its_configuration_with_the_lines_of_tls(tmp_path: Path):
+def own_certificate(directory: Path) -> tuple[Path, Path]:
+    """Make a certificate that signs itself, and its key; without openssl the test is skipped."""
     if shutil.which("openssl") is None:
         pytest.skip("there is no openssl on this machine to make a certificate")
-    certificate, key = tmp_path / "own.pem", tmp_path / "own.key"
-    request = [
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-        "-nodes",
-        "-subj",
-        "/CN=localhost",
-    ]
-    made = ran("openssl", *request, "-keyout", str(key), "-out", str(certificate))
+    certificate, key = directory / "own.pem", directory / "own.key"
+    kind = ("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=localhost")
+    made = ran("openssl", *kind, "-keyout", str(key), "-out", str(certificate))
     assert made.returncode == 0, made.stderr
+    return certificate, key
+
+
+def test_nats_takes_its_configuration_with_the_lines_of_tls(tmp_path: Path):
+    certificate, key = own_certificate(tmp_path)
     for name in ("nats.conf", "nats-cluster.conf"):
         text = (DOCKER / name).read_text(encoding="utf-8")
         assert "#tls# " in text
@@ -125,23 +121,9 @@ def test_haproxy_takes_its_configuration_with_names_that_are_looked_up_while_it_
 
 @needs_haproxy
 def test_haproxy_takes_its_configuration_with_a_certificate(tmp_path: Path):
-    if shutil.which("openssl") is None:
-        pytest.skip("there is no openssl on this machine to make a certificate")
-    both = tmp_path / "own.pem"
-    request = [
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-        "-nodes",
-        "-subj",
-        "/CN=localhost",
-    ]
-    made = ran("openssl", *request, "-keyout", str(tmp_path / "key"), "-out", str(tmp_path / "certificate"))
-    assert made.returncode == 0, made.stderr
-    both.write_text((tmp_path / "certificate").read_text() + (tmp_path / "key").read_text())
+    certificate, key = own_certificate(tmp_path)
+    both = tmp_path / "both.pem"
+    both.write_text(certificate.read_text() + key.read_text())
 
     done = checked(
         POSEGATE_BALANCER_LISTEN=":8443",
