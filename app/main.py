@@ -33,6 +33,7 @@ from app.api.security import Security
 from app.api.sessions import Sessions
 from app.api.stopping import StoppingServer
 from app.journal import connect_journal
+from app.sequencing.limits import limits_digest
 from app.sequencing.registry import Registry
 from app.settings import Settings
 from app.telemetry import log as telemetry
@@ -54,6 +55,7 @@ def build(settings: Settings, *, tracing: Tracing | None = None) -> FastAPI:
         KeysUnreadable: There are keys, and they cannot be read. Nothing was opened.
     """
     metrics = Metrics(problems=KINDS)
+    metrics.limits_digest = limits_digest(settings)
     tracing = tracing or Tracing.to(settings.otlp_endpoint, ratio=settings.trace_sample_ratio)
     keyring = Keyring(given=settings.keys, file=settings.keys_file)
 

@@ -35,7 +35,8 @@ def verify(
 ) -> None:
     """Replay a journal, decide every command again, and report every difference.
 
-    A difference is a changed rule or damage. The journal is only read, and may be in use. Deleted scenes are left out.
+    A difference is a changed rule or damage. The journal is only read, and may be in use. Deleted scenes are left out;
+    on JetStream they are told when they are damaged.
     """
     try:
         reports = run(lambda: _verified(journal))

@@ -15,6 +15,13 @@ from app.sequencing.migrate import PAUSES_S, CannotMove, Moved, MoveFailed, Prog
 TELL_S = 2.0
 """How often progress is told, seconds; so of short work nothing is."""
 
+SERVE = "from now on serve only the new one: set POSEGATE_JOURNAL to it, then start the server"
+SERVE_NODES = (
+    "from now on serve only the new one: set POSEGATE_JOURNAL to it at every node, then start them; restart every node"
+    " that ran on the new one meanwhile: it holds the secret that was there before"
+)
+"""What to do when all is moved, into a file and onto JetStream."""
+
 AGAIN = "The journal to move into is not to be served yet. Make the same move again: it goes on from there"
 
 
@@ -51,8 +58,9 @@ def migrate(
         fail(f"{error}. The journal to move into is not to be served.", FAILED)
     except (JournalUnavailable, CommitUnknown) as error:
         fail(f"the move is not finished: {error}. {AGAIN}.", FAILED)
+    then = SERVE_NODES if is_remote(target) else SERVE
     if as_json_object:
-        told = {**msgspec.structs.asdict(moved), "seconds": round(time.monotonic() - started, 3)}
+        told = {**msgspec.structs.asdict(moved), "seconds": round(time.monotonic() - started, 3), "next": then}
         typer.echo(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
         return
     deleted = moved.scenes - moved.listed
@@ -61,11 +69,8 @@ def migrate(
         f"moved {_counted(moved.listed, 'scene')}{also}: {_counted(moved.characters, 'character')} in checkpoints,"
         f" {_counted(moved.decisions, 'decision')} in {moved.bytes:,} bytes of entries"
     )
-    typer.echo(
-        "both journals were read again and are the same, and every scene opens: from now on serve only the new one"
-    )
-    if is_remote(target):
-        typer.echo("restart every node that ran on the new one meanwhile: it holds the secret that was there before")
+    typer.echo("both journals were read again and are the same, and every scene opens")
+    typer.echo(then)
 
 
 async def _moved(source_url: str, target_url: str) -> Moved:

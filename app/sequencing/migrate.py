@@ -20,6 +20,7 @@ from app.journal.port import (
     NotTheWriter,
     StoredEntry,
 )
+from app.sequencing.naming import listed
 from app.sequencing.store import SceneStore
 from app.settings import Settings
 
@@ -27,7 +28,6 @@ SCENES_AT_ONCE = 16
 """How many scenes are under way together: the target commits what waits together, or answers while others ask."""
 
 ENTRIES_READ_MAX = 64
-NAMES_READ_MAX = 1_000
 DIFFERENCES_MAX = 10
 """How many differences are told; the rest is only counted."""
 
@@ -134,7 +134,7 @@ class _Move:
         """See that the source is whole as far as its mark tells; give the names of its scenes."""
         if await is_unfinished(self._source):
             raise CannotMove("into the journal to move from, another is being moved, and not all of it is there")
-        self._listed = await _listed(self._source)
+        self._listed = await listed(self._source)
         return await _names(self._source)
 
     async def _fits(self, names: list[str]) -> bool:
@@ -261,7 +261,7 @@ class _Move:
         source, target = self._source, self._target
         for kind, here, there in (
             ("scene", await _names(source), await _names(target)),
-            ("listed scene", sorted(await _listed(source)), sorted(await _listed(target))),
+            ("listed scene", sorted(await listed(source)), sorted(await listed(target))),
             ("scene since the move began", names, await _names(source)),
         ):
             for name in sorted({*here} ^ {*there}):
@@ -352,12 +352,3 @@ async def _entries(journal: Journal, scene: str) -> AsyncIterator[StoredEntry]:
 
 async def _names(journal: Moving) -> list[str]:
     return [name for name in await journal.everything() if name != MARK]
-
-
-async def _listed(journal: Journal) -> set[str]:
-    names: set[str] = set()
-    after = ""
-    while page := await journal.scenes(after=after, limit=NAMES_READ_MAX):
-        names.update(page)
-        after = page[-1]
-    return names

@@ -8,9 +8,11 @@ from app.gates.candidate import Candidate
 from app.gates.decision import Refused
 from app.gates.event_commands import Enqueue
 from app.gates.identity import Granted
+from app.gates.lives import Remains
 from app.gates.scene import Record, Scene
-from app.journal.codec import RULES, Entry, decode_entry, decode_granted
-from app.journal.port import START, Journal, JournalDamaged, SealSecret
+from app.journal.codec import RULES, Entry, decode_checkpoint, decode_entry, decode_granted
+from app.journal.port import START, Checkpoint, Journal, JournalDamaged, SealSecret
+from app.sequencing.naming import known, listed
 from app.sequencing.store import SceneStore, bounds_of, sealer_of
 from app.settings import Settings
 
@@ -55,16 +57,18 @@ class SceneReport(Struct):
 
 
 async def verify(journal: Journal, settings: Settings) -> AsyncIterator[SceneReport]:
-    """Verify every scene a journal lists, one report after another, by name. The journal is only read.
+    """Verify every scene a journal knows of, one report after another, by name. The journal is only read.
+
+    One that is not listed is reported only where something is found: it was deleted, or nothing is left to list it by.
 
     Raises:
         JournalUnavailable: The journal cannot be read at all.
     """
-    after = ""
-    while names := await journal.scenes(after=after, limit=100):
-        for name in names:
-            yield await verify_scene(journal, name, settings)
-        after = names[-1]
+    names = await listed(journal)
+    for name in sorted(names | await known(journal)):
+        report = await verify_scene(journal, name, settings)
+        if report.found or name in names:
+            yield report
 
 
 async def verify_scene(journal: Journal, name: str, settings: Settings) -> SceneReport:
@@ -76,12 +80,56 @@ async def verify_scene(journal: Journal, name: str, settings: Settings) -> Scene
         stored, until = await store.open()
         replayed = await _decide_again(journal, scene, report, settings, until=until)
     except JournalDamaged as error:
+        sequence = await _first_bad(journal, name, settings) if error.sequence is None else error.sequence
         report.is_cut_short = True
-        report.report(error.sequence, DAMAGE, str(error))
+        report.report(sequence, DAMAGE, str(error))
         return report
     if report.decided_again == report.decisions and replayed.sequence == stored.sequence:
         _compare_states(replayed, stored, report)
     return report
+
+
+async def _first_bad(journal: Journal, name: str, settings: Settings) -> int | None:
+    """Give the first decision of a damaged scene that cannot be read or does not follow; None where nothing tells it.
+
+    What lies before the damage tells it, or else what the scene must begin with.
+    """
+    try:
+        checkpoint = await journal.load(name)
+        expected = _oldest(checkpoint, settings)
+    except JournalDamaged as error:
+        return error.sequence
+    repaired = {secret.first for secret in (() if checkpoint is None else checkpoint.secrets)}
+    position = START
+    try:
+        while entries := await journal.read(name, after=position, limit=ENTRIES_READ_MAX):
+            for stored in entries:
+                # How much lies before the first that is kept, only the journal knows, once there is a checkpoint.
+                is_behind = position != START or checkpoint is None
+                if is_behind and stored.first != expected and stored.first not in repaired:
+                    return expected
+                expected = stored.first
+                decode_entry(stored.blob)
+                position, expected = stored.position, stored.last + 1
+    except JournalDamaged as error:
+        return expected if error.sequence is None else error.sequence
+    return None
+
+
+def _oldest(checkpoint: Checkpoint | None, settings: Settings) -> int | None:
+    """Give the oldest decision that a scene must still have; None where nothing tells how much of it was forgotten.
+
+    Raises:
+        JournalDamaged: The checkpoint is none.
+    """
+    if checkpoint is None:
+        return 1
+    state = decode_checkpoint(checkpoint.header).state
+    if not state.exists:
+        return state.sequence + 1
+    # Closing a scene forgets its history, and raises its floor above all who were in it.
+    is_whole = state.floor == Remains() and state.sequence <= settings.history_decisions_max
+    return 1 if is_whole else None
 
 
 async def _decide_again(

@@ -33,6 +33,7 @@ class Metrics(Collector):
 
     `problems` are shown from the start, at zero: a rate cannot see the first of what was not there before.
     Channels count themselves in `open_channels`, and their messages in `channel_messages`.
+    `limits_digest` is the same at all nodes whose scenes come out the same; whoever wires the service sets it.
     Whoever holds the scenes sets `open_scenes`; `damaged_scenes`, `commands_waiting` and `is_ready` are asked when the
     metrics are.
 
@@ -57,6 +58,7 @@ class Metrics(Collector):
         self.open_channels = 0
         self.channel_messages = 0
         self._channel_closes = Counter(dict.fromkeys(CLOSE_CODES, 0))
+        self.limits_digest = ""
         self.open_scenes = 0
         self.damaged_scenes: Callable[[], int] = _none
         self.watchers: Callable[[], int] = _none
@@ -185,6 +187,11 @@ class Metrics(Collector):
         return (
             GaugeMetricFamily("posegate_ready", "1 while commands are taken, as /readyz says.", int(self.is_ready())),
             InfoMetricFamily("posegate_build", "Which posegate this is.", build),
+            InfoMetricFamily(
+                "posegate_limits",
+                "The limits on which the state of a scene depends, as a digest: the same at all nodes of a journal.",
+                {"digest": self.limits_digest},
+            ),
         )
 
     def render(self) -> bytes:

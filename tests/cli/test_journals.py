@@ -15,7 +15,9 @@ from app.replay.trace import read_trace
 from app.sequencing.verify import Difference, SceneReport
 from app.settings import Settings
 from posegate_client import AsyncPosegate
+from tests.support.jetstreams import asking, deleted
 from tests.support.lines import is_one_line
+from tests.support.nats_servers import fresh_name
 from tests.support.recorded import TRACES
 
 HIT = TRACES / "panda3d-hit-interrupt.jsonl"
@@ -280,4 +282,26 @@ def test_a_journal_on_jetstream_is_not_repaired_but_restored(call, url):
     assert (code, shown) == (2, "")
     assert "a journal on JetStream is not repaired: restore a back-up of it." in told
     assert "hidden" not in told
+    assert is_one_line(told)
+
+
+def test_verify_names_a_scene_whose_entries_are_all_gone_from_jetstream(call, alone):
+    name = fresh_name()
+    url = alone.url(name)
+
+    async def purged():
+        async with asking(alone, name) as (jetstream, streams):
+            await jetstream.purge(streams.entries, streams.entry("match-8"), below=1_000)
+
+    played(url, *[("PUT", f"/v1/scenes/match-{number}/characters/hero") for number in (7, 8)])
+    asyncio.run(purged())
+    code, shown, told = call("verify", url)
+    asyncio.run(deleted(url))
+
+    damaged, summary = shown.splitlines()
+    assert code == 1
+    assert damaged.startswith("match-8, sequence 1: damage: scene 'match-8': its last entries are gone")
+    assert "in 2 scenes read" in summary
+    assert "1 scene damaged" in summary
+    assert "Restore a back-up" in told
     assert is_one_line(told)

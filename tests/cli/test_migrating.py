@@ -73,9 +73,10 @@ def test_what_was_moved_is_told(call, source, target):
     code, shown, told = call("migrate", source, target)
 
     assert (code, told) == (0, "")
-    first, second = shown.splitlines()
+    first, second, third = shown.splitlines()
     assert first.startswith("moved 1 scene and 1 that was deleted: 1 character in checkpoints, ")
     assert "the same" in second
+    assert "set POSEGATE_JOURNAL" in third
 
 
 def test_what_was_moved_is_printed_as_an_object_for_machines(call, source, target):
@@ -91,7 +92,19 @@ def test_what_was_moved_is_printed_as_an_object_for_machines(call, source, targe
         "decisions": 4,
         "characters": 2,
     }
-    assert set(counted) == {"scenes", "listed", "entries", "decisions", "characters", "bytes", "seconds"}
+    assert set(counted) == {"scenes", "listed", "entries", "decisions", "characters", "bytes", "seconds", "next"}
+    assert counted["next"] == migrating.SERVE
+
+
+def test_what_to_do_next_is_told_to_machines_too(call, source, remote):
+    played(source)
+
+    code, shown, _ = call("migrate", source, remote, "--json")
+
+    assert code == 0
+    assert json.loads(shown)["next"] == migrating.SERVE_NODES
+    assert "restart every node" in migrating.SERVE_NODES
+    assert PASSWORD not in shown
 
 
 def test_verify_and_repair_find_nothing_wrong_with_what_was_moved(call, source, target):

@@ -4,6 +4,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from app import __version__
 from app.telemetry.metrics import Metrics
+from tests.telemetry.conftest import Serve
 
 
 def lines(metrics: Metrics) -> dict[str, float]:
@@ -112,6 +113,24 @@ def test_the_process_and_the_build_are_told():
     [build] = [name for name in counted if name.startswith("posegate_build_info{")]
     assert f'version="{__version__}"' in build
     assert counted["process_resident_memory_bytes"] > 1_000_000
+
+
+def test_the_digest_of_the_limits_is_told():
+    metrics = Metrics()
+    metrics.limits_digest = "0123456789abcdef"
+
+    assert lines(metrics)['posegate_limits_info{digest="0123456789abcdef"}'] == 1
+
+
+async def test_nodes_with_different_limits_tell_different_digests(serve: Serve):
+    told = []
+    for limits in ({}, {"remains_max": 5}, {}):
+        async with serve(**limits) as client:
+            text = (await client.get("/metrics")).text
+            told += [line for line in text.splitlines() if line.startswith("posegate_limits_info")]
+
+    assert told[0] == told[2] != told[1]
+    assert len(told) == 3
 
 
 def test_all_of_it_is_readable_text_and_every_family_says_what_it_is():
