@@ -20,7 +20,7 @@ from app.sequencing.mailbox import Decided, Result
 
 _encode = msgspec.json.Encoder().encode
 _ACCEPTED = b'{"accepted":true,"retryable":false,"sequence":%d,"revision":%d,'
-_APPLIED = b'{"tick":%d,"source":%b,"number":%d,"character":%b,"command":"%b","answer":%b}'
+_APPLIED = b'{"tick":%d,"source":%b,"number":%d,"character":%b,"command":%b,"answer":%b}'
 _REFUSED = b'{"accepted":false,"retryable":%b,"sequence":%d,"revision":%d,'
 
 
@@ -40,12 +40,16 @@ def answer_bytes(sequence: int, record: Record) -> bytes:
 def _bytes_of(sequence: int, answer: Answer, revision: int, consequences: Consequences | None) -> bytes:
     if type(answer) is Refused:
         retryable = b"true" if answer.is_retryable else b"false"
-        shown = answer if answer.failed_at is UNSET else _refused_bundle(sequence, answer, answer.failed_at)
-        return _REFUSED % (retryable, sequence, revision) + _encode(shown)[1:]
+        refused = answer if answer.failed_at is UNSET else _refused_bundle(sequence, answer, answer.failed_at)
+        return _REFUSED % (retryable, sequence, revision) + _encode(refused)[1:]
     if type(answer) is Ticked:
         return _ticked(sequence, answer)
-    accepted = _ACCEPTED % (sequence, revision) + _encode(_fact_shown(sequence, answer))[1:]
+    shown = _fact_shown(sequence, answer) if type(answer) in _SHOWN_OTHERWISE else answer
+    accepted = _ACCEPTED % (sequence, revision) + _encode(shown)[1:]
     return accepted if consequences is None else _with_consequences(accepted, answer, consequences)
+
+
+_SHOWN_OTHERWISE = frozenset({Spawned, Bundled})
 
 
 def _fact_shown(sequence: int, fact: Answer) -> object:
@@ -151,20 +155,20 @@ _QUEUED = _part(RequestQueued())
 
 def applied_rows(sequence: int, tick: int, applied: list[Applied]) -> list[msgspec.Raw]:
     """Show the requests that a tick applied, in order, each with its answer."""
-    return [
-        msgspec.Raw(
-            _APPLIED
-            % (
-                tick,
-                _encode(each.source),
-                each.number,
-                _encode(each.answered.character),
-                each.answered.command.encode(),
-                _inner(sequence, each.answered),
-            )
-        )
-        for each in applied
-    ]
+    said, rows = _Said(), list[msgspec.Raw]()
+    for each in applied:
+        given = each.answered
+        who = tick, said[each.source], each.number, said[given.character], said[given.command]
+        rows.append(msgspec.Raw(_APPLIED % (*who, _inner(sequence, given))))
+    return rows
+
+
+class _Said(dict[str | None, bytes]):
+    """Texts as JSON, each written once: a tick says a few of them many times."""
+
+    def __missing__(self, text: str | None) -> bytes:
+        self[text] = written = _encode(text)
+        return written
 
 
 def answer_of(result: Result, *, retry_after: int) -> bytes:

@@ -142,11 +142,16 @@ async def body_of(request: Request) -> bytes:
     return b"".join(chunks)
 
 
+async def json_of(request: Request) -> bytes:
+    """Read the body, which must be said to be JSON."""
+    format_of(request, _JSON_ONLY)
+    return await body_of(request)
+
+
 async def members_of(request: Request) -> dict[str, Any]:
     """Read the body as one JSON object."""
     settings = settings_of(request)
-    format_of(request, _JSON_ONLY)
-    return decode.members(decode.parse(await body_of(request), settings), settings)
+    return decode.members(decode.parse(await json_of(request), settings), settings)
 
 
 def key_of(request: Request) -> str | None:

@@ -7,7 +7,7 @@ left to them: an escaped letter, a member that stands twice or that nobody knows
 from collections.abc import Callable
 from ctypes import c_float
 from operator import attrgetter
-from typing import Any, Union
+from typing import Any, TypeVar, Union
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, defstruct
@@ -15,11 +15,13 @@ from msgspec import UNSET, Struct, UnsetType, defstruct
 from app.api import decode
 from app.api.problems import ProblemError
 from app.gates.decision import Command, name_of
-from app.gates.identity import Number as Life
-from app.gates.identity import Token, is_identifier
+from app.gates.identity import Name, Number, TickNumber, Token, has_control_characters, is_identifier
 from app.gates.parameter import CommitParameters
+from app.gates.tick import Priority, Request, Tick
 from app.sequencing.mailbox import Addressed
 from app.settings import Settings
+
+ReadT = TypeVar("ReadT")
 
 _NO_REFERENCES: dict[str, int] = {}
 _OPAQUE = ("payload", "data", "evaluation")
@@ -29,13 +31,27 @@ FLOAT32 = b"\xca"
 """How a 32-bit float begins in MessagePack: the one value that is written longer again than it came, as 64 bits."""
 
 
-class Wire(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One command as it comes with others: what it is for, its key, and what every command may add."""
+class _Own(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One command as it comes with others: what it is for, and what every command may add."""
 
     character: str
-    key: str | None = None
-    life: Life | UnsetType = UNSET
+    life: Number | UnsetType = UNSET
     holder: Token | UnsetType = UNSET
+
+
+class Wire(_Own, frozen=True, gc=False, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One command of a batch, with its key."""
+
+    key: str | None = None
+
+
+class _RequestWire(_Own, frozen=True, gc=False, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One request of a tick; its `tick` is the one that it waits for, which its command does not see."""
+
+    tick: TickNumber
+    source: Name
+    number: Number
+    priority: Priority = 0
 
 
 class _Reading(Struct, frozen=True):
@@ -47,14 +63,20 @@ class _Reading(Struct, frozen=True):
     opaque: Callable[[Any], Any] | None
 
 
-def _wire(command: type[Command]) -> type[Wire]:
-    """Give the wire form of a command: its own fields besides those of every command."""
-    own = [field for field in msgspec.structs.fields(command) if field.name not in ("life", "holder")]
+def _names(command: type[Command], base: type[_Own]) -> list[str]:
+    """Name the fields that are a command's alone, in the order it takes them."""
+    return [field.name for field in msgspec.structs.fields(command) if field.name not in base.__struct_fields__]
+
+
+def _wire(command: type[Command], base: type[_Own]) -> type[_Own]:
+    """Give the wire form of a command: its own fields besides those of every command that comes so."""
+    names = _names(command, base)
+    own = [field for field in msgspec.structs.fields(command) if field.name in names]
     fields = [(each.name, each.type) if each.required else (each.name, each.type, each.default) for each in own]
-    wire: type[Wire] = defstruct(  # type: ignore[assignment]  # with `Wire` for its base it is one
-        f"{command.__name__}Wire",
+    wire: type[_Own] = defstruct(  # type: ignore[assignment]  # with `base` for its base it is one
+        f"{command.__name__}Of{base.__name__}",
         fields,
-        bases=(Wire,),
+        bases=(base,),
         frozen=True,
         gc=False,
         kw_only=True,
@@ -66,40 +88,72 @@ def _wire(command: type[Command]) -> type[Wire]:
     return wire
 
 
-def _reading(command: type[Command], wire: type[Wire]) -> _Reading:
-    names = [field.name for field in msgspec.structs.fields(command) if field.name not in ("life", "holder")]
+def _reading(command: type[Command], base: type[_Own]) -> _Reading:
+    names = _names(command, base)
     given = attrgetter(*names)
     fields = given if len(names) > 1 else lambda each: (given(each),)
     opaque = next((name for name in names if name in _OPAQUE), None)
     return _Reading(command, fields, decode.check_of(command), None if opaque is None else attrgetter(opaque))
 
 
-_WIRES = {_wire(command): command for command in decode.SINGLE}
-_READINGS = {wire: _reading(command, wire) for wire, command in _WIRES.items()}
+def _readings(base: type[_Own]) -> dict[type[_Own], _Reading]:
+    return {_wire(command, base): _reading(command, base) for command in decode.SINGLE}
+
+
+_OF_BATCHES, _OF_TICKS = _readings(Wire), _readings(_RequestWire)
+_READINGS = _OF_BATCHES | _OF_TICKS
 
 
 class _Batch(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
-    commands: list[Union[tuple(_WIRES)]]  # type: ignore[valid-type]  # noqa: UP007  # made of what there is
+    commands: list[Union[tuple(_OF_BATCHES)]]  # type: ignore[valid-type]  # noqa: UP007  # made of what there is
+
+
+class _Ticking(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    requests: list[Union[tuple(_OF_TICKS)]]  # type: ignore[valid-type]  # noqa: UP007  # made of what there is
+    rollback: TickNumber | UnsetType = UNSET
+    seal: TickNumber | UnsetType = UNSET
+    confirm: TickNumber | UnsetType = UNSET
 
 
 _decode_json = msgspec.json.Decoder(_Batch).decode
+_decode_ticking = msgspec.json.Decoder(_Ticking).decode
 _encode_json = msgspec.json.Encoder().encode
 _decode_msgpack = msgspec.msgpack.Decoder(_Batch).decode
 _encode_msgpack = msgspec.msgpack.Encoder().encode
 
 
 def wires_of_json(body: bytes, settings: Settings) -> list[Wire] | None:
-    """Read a batch of JSON; None where it has to be read closely.
+    """Read a batch of JSON; None where it has to be read closely."""
+    batch = _read_json(body, settings, _decode_json)
+    return None if batch is None else batch.commands
+
+
+def _read_json(body: bytes, settings: Settings, decoded: Callable[[bytes], ReadT]) -> ReadT | None:
+    """Read a body of JSON; None where it has to be read closely.
 
     A member that stands twice, and one that says what is so anyway, is not written again: then the colons differ.
     """
     if b"\\" in body or decode.holds_many_values(body, settings):
         return None
     try:
-        batch = _decode_json(body)
+        read = decoded(body)
     except _UNREADABLE:
         return None
-    return batch.commands if _encode_json(batch).count(b":") == body.count(b":") else None
+    return read if _encode_json(read).count(b":") == body.count(b":") else None
+
+
+def tick_of_json(body: bytes, settings: Settings) -> Tick | None:
+    """Read a tick with requests; None where it has to be read closely."""
+    read = _read_json(body, settings, _decode_ticking)
+    if read is None or len(read.requests) > settings.batch_commands_max:
+        return None
+    requests = list[Request]()
+    for wire in read.requests:
+        command = None if has_control_characters(wire.source) else _command(wire, settings)
+        if command is None:
+            return None
+        requests.append(Request(wire.tick, wire.source, wire.number, wire.priority, wire.character, command))
+    return Tick(requests=requests, rollback=read.rollback, seal=read.seal, confirm=read.confirm)
 
 
 def wires_of_msgpack(body: bytes, settings: Settings) -> list[Wire] | None:
@@ -129,15 +183,24 @@ def _may_be_short(wire: Any) -> bool:
 
 def addressed(wire: Wire, settings: Settings) -> Addressed | None:
     """Give the command of its wire form; None where it has to be read closely."""
-    reading, key, character = _READINGS[type(wire)], wire.key, wire.character
-    if not is_identifier(character):
+    key = wire.key
+    try:
+        kept = None if key is None else decode.key(key)
+    except ProblemError:
         return None
+    command = _command(wire, settings)
+    return None if command is None else Addressed(wire.character, command, kept, _NO_REFERENCES)
+
+
+def _command(wire: _Own, settings: Settings) -> Any:
+    """Give the command itself; None where it has to be read closely."""
+    if not is_identifier(wire.character):
+        return None
+    reading = _READINGS[type(wire)]
     try:
         command = reading.command(*reading.fields(wire))
         if wire.life is not UNSET or wire.holder is not UNSET:
             command = msgspec.structs.replace(command, life=wire.life, holder=wire.holder)
-        if reading.check is not None:
-            command = reading.check(command, settings)
-        return Addressed(character, command, None if key is None else decode.key(key), _NO_REFERENCES)
+        return command if reading.check is None else reading.check(command, settings)
     except (ProblemError, ValueError):
         return None

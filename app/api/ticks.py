@@ -6,14 +6,17 @@ import msgspec
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
+from app.api import decode
 from app.api.answers import answer_response, applied_rows
-from app.api.deps import OpenedDep, key_of, members_of, scene_in, settings_of, submit
+from app.api.deps import OpenedDep, json_of, key_of, members_of, scene_in, settings_of, submit
 from app.api.envelope import of_scene
+from app.api.plain import tick_of_json
 from app.api.problems import ProblemError
 from app.api.scene_contract import ANSWERS, BUNDLE, TICK
 from app.api.security import GuardedRoute, allowed, caller_in
+from app.gates.bundle import Bundle
 from app.gates.identity import NUMBER_MAX
-from app.gates.tick import TickAnswers
+from app.gates.tick import Tick, TickAnswers
 from app.sequencing.mailbox import Addressed
 
 router = APIRouter(route_class=GuardedRoute, prefix="/v1/scenes/{scene}", tags=["scenes"])
@@ -22,19 +25,24 @@ router = APIRouter(route_class=GuardedRoute, prefix="/v1/scenes/{scene}", tags=[
 @router.post("/bundle", openapi_extra=BUNDLE)
 async def bundle(request: Request) -> Response:
     """Decide commands over several characters as one: all are accepted, or nothing is applied."""
-    return await _decided_by("bundle", request)
+    scene, key = scene_in(request), key_of(request)
+    command = of_scene("bundle", await members_of(request), settings_of(request))
+    return await _decided(request, scene, Addressed(None, command, key))
 
 
 @router.post("/tick", openapi_extra=TICK)
 async def tick(request: Request) -> Response:
     """Roll back, hold requests, seal and confirm, in this order, as one decision."""
-    return await _decided_by("tick", request)
+    scene, key, settings = scene_in(request), key_of(request), settings_of(request)
+    body = await json_of(request)
+    command: Tick | Bundle | None = tick_of_json(body, settings)
+    if command is None:
+        command = of_scene("tick", decode.members(decode.parse(body, settings), settings), settings)
+    return await _decided(request, scene, Addressed(None, command, key))
 
 
-async def _decided_by(name: str, request: Request) -> Response:
-    scene, key = scene_in(request), key_of(request)
-    command = of_scene(name, await members_of(request), settings_of(request))
-    [result] = await submit(request, scene, [allowed(caller_in(request), Addressed(None, command, key))])
+async def _decided(request: Request, scene: str, given: Addressed) -> Response:
+    [result] = await submit(request, scene, [allowed(caller_in(request), given)])
     return answer_response(result)
 
 

@@ -162,7 +162,11 @@ def _ticked(fact: Ticked) -> Iterator[str]:
         yield from fact.rollback.characters
     for tick in () if fact.seal is UNSET else fact.seal.ticks:
         for applied in tick.applied:
-            yield from _answered(applied.answered)
+            answered = applied.answered
+            if answered.consequences is None and answered.character is not None:
+                yield answered.character
+            else:
+                yield from _answered(answered)
         if tick.expired is not None:
             yield from _ended(tick.expired)
     for given in () if fact.confirm is UNSET else fact.confirm.deliveries:

@@ -28,4 +28,9 @@ def surely_fits(command: Enqueue, held: ClipInstance, rig: Rig, epochs: Epochs) 
 
 def is_bare(command: Enqueue, rig: Rig) -> bool:
     """Say whether an event that surely fits waits under its key alone, and is of no kind that means more."""
-    return rig.kinds is None and command.mark is UNSET and command.tick is UNSET
+    if command.mark is not UNSET or command.tick is not UNSET:
+        return False
+    if rig.kinds is None:
+        return True
+    rule = rig.kinds.get(command.kind)
+    return rule is not None and rule.ends is None and rule.class_ == "presentation"

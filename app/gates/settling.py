@@ -77,16 +77,18 @@ def settle(scene: Overlay, name: str, command: Command, link: int | None = None)
         ticks, found = scene.ticks, None
         if not ticks.links and not (ticks.is_running and (ticks.unreturned or kind is CommitLoop)):
             found = shortcut(command, name, before, rig, scene.sealer, scene.at)
-        if found is not None and (kind not in GROWING or surely_holds(scene, name, command)):
-            scene.put(name, before, found[1])
-            return found[0], found[1].revision, None
+        if found is not None:
+            fact, value = found
+            if value is before or kind not in GROWING or surely_holds(scene, name, command):
+                scene.put(name, before, value)
+                return fact, value.revision, None
     answer = before.decide(command, Place(name, rig, scene.sealer, scene.holds, scene.moment, link))
     if type(answer) is Refused:
         return answer, _refuse(scene, name, command, answer, before), None
     if type(answer) is Undecided:
         return answer
     after = before.evolve(command, answer, rig, at=scene.at)
-    if kind in GROWING and outgrows(scene, name, command, answer, after):
+    if after is not before and kind in GROWING and outgrows(scene, name, command, answer, after):
         limit = scene.scene.bounds.character_bytes_max
         return Undecided(Problem.TOO_LARGE, f"{name!r} would be larger than {limit} bytes; acknowledge, retire, commit")
     scene.put(name, before, after)

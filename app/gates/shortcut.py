@@ -17,7 +17,7 @@ from app.gates.identity import Sealer, Token
 from app.gates.ordinary import is_bare, surely_fits
 from app.gates.parameter import CommitParameters, ParametersCommitted, surely_taken
 from app.gates.rig import Rig
-from app.gates.transition import Begin, Complete, TransitionCommitted, TransitionGranted
+from app.gates.transition import Begin, Complete, TransitionCommitted, TransitionGranted, TransitionKept
 
 Shortcut = Callable[[Any, str, Character, Rig, Sealer, int], tuple[Fact, Character] | None]
 """Takes a command without `life` and `holder`, the character's id and value, its rig, the sealer and the time."""
@@ -30,7 +30,7 @@ def _begin(
     arbiter = before.layers.get(layer)
     if arbiter is None or arbiter.holds:
         return None
-    if command.if_same is not UNSET or command.if_generation is not UNSET or command.data is not UNSET:
+    if command.if_generation is not UNSET or command.data is not UNSET:
         return None
     if command.min_ticks is not UNSET or command.deadline_ticks is not UNSET:
         return None
@@ -38,6 +38,13 @@ def _begin(
     if states is not None and target not in states:
         return None
     current, epoch, generation = arbiter.current, arbiter.epoch, arbiter.generation + 1
+    if command.if_same is not UNSET:
+        pending = arbiter.pending
+        if pending is not None and pending.to == target:
+            held = Token(name, layer, epoch, pending.generation, pending.from_, target, pending.seal)
+            return TransitionKept(held), before
+        if pending is None and current == target:
+            return TransitionKept(None), before
     seal = sealer.seal(before.life, name, layer, epoch, generation, current, target)
     token = Token(name, layer, epoch, generation, current, target, seal)
     fact = TransitionGranted(token, arbiter.pending_token(name, layer))

@@ -5,6 +5,7 @@ Source: contract, section 8, "Ticks".
 
 import hashlib
 from collections.abc import Generator, Iterable
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from app.gates.character import Answer, Character
 from app.gates.closing import close, close_windows, endings_of_holders
 from app.gates.consequence import Consequences, TokenEnded
 from app.gates.decision import LifeRefusal, Refused, Undecided, name_of
+from app.gates.parameter import Value
 from app.gates.rig import Rig
 from app.gates.scene import Overlay
 from app.gates.settling import apply, settle
@@ -39,11 +41,16 @@ from app.gates.undoing import confirm, kept_past, refusal_of_confirm, refusal_of
 
 Held = dict[int, dict[RequestKey, Request]]
 
+_order = attrgetter("priority", "source", "number")
+
+PACED = 16
+"""After how many sealed requests others may run; after a bundle, which is many, at once."""
+
 _digested = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 def settle_tick(scene: Overlay, tick: Tick) -> Generator[None, None, Answer]:
-    """Decide a tick, a step for each request that is sealed; the answer is what the steps return.
+    """Decide a tick, a step for every few requests that are sealed; the answer is what the steps return.
 
     A part that is refused changes nothing; when all are, the overlay is what it was. Between two steps it is neither.
     """
@@ -94,7 +101,7 @@ def apply_tick(scene: Overlay, tick: Tick, fact: Ticked) -> None:
                 _apply_request(scene, each.tick, applied)
             if each.expired is not None:
                 _apply_expired(scene, each.expired)
-            _end_tick(scene, each.tick, each.applied)
+            _end_tick(scene, each.tick, _in_order(scene, each.tick), each.applied)
         _end_seal(scene, fact.seal.tick)
     if fact.confirm is not UNSET:
         confirm(scene, fact.confirm.tick)
@@ -109,11 +116,26 @@ def start(scene: Overlay) -> None:
 
 def _hold(scene: Overlay, requests: list[Request]) -> list[Refused | None]:
     """Hold requests for their ticks; give for each None, or why not."""
-    held = scene.ticks.held
+    held, bounds, sealed = scene.ticks.held, scene.scene.bounds, scene.ticks.sealed
     taken = {key for of_tick in held.values() for key in of_tick}
     counts = {tick: len(of_tick) for tick, of_tick in held.items()}
-    answers = [_refusal_of_request(scene, request, taken, counts) for request in requests]
-    queued = [request for request, refused in zip(requests, answers, strict=True) if refused is None]
+    room, room_of_tick = bounds.scene_requests_max, bounds.tick_requests_max
+    answers = list[Refused | None]()
+    queued = list[Request]()
+    for request in requests:
+        tick, key = request.tick, (request.source, request.number)
+        count = counts.get(tick)
+        # A tick that others wait for already, room for one more, and a new key: what nearly every request is.
+        if count is None or tick <= sealed or count >= room_of_tick or len(taken) >= room or key in taken:
+            refused = _refusal_of_request(scene, request, taken, counts)
+            answers.append(refused)
+            if refused is not None:
+                continue
+        else:
+            answers.append(None)
+        taken.add(key)
+        counts[tick] = (count or 0) + 1
+        queued.append(request)
     scene.ticks = replace(scene.ticks, held=_with_held(held, queued))
     return answers
 
@@ -121,7 +143,7 @@ def _hold(scene: Overlay, requests: list[Request]) -> list[Refused | None]:
 def _refusal_of_request(
     scene: Overlay, request: Request, taken: set[RequestKey], counts: dict[int, int]
 ) -> Refused | None:
-    """Say why a request cannot be held; when it can, it is counted in."""
+    """Say why a request cannot be held."""
     bounds, sealed, tick = scene.scene.bounds, scene.ticks.sealed, request.tick
     if tick <= sealed:
         return Refused(TickRefusal.LATE_TICK, at="tick", by={"tick": sealed})
@@ -133,20 +155,18 @@ def _refusal_of_request(
     is_full = counts.get(tick, 0) >= bounds.tick_requests_max or len(taken) >= bounds.scene_requests_max
     if is_full or (tick not in counts and len(counts) >= bounds.tick_window):
         return Refused(TickRefusal.QUEUE_FULL, at="tick")
-    taken.add(key)
-    counts[tick] = counts.get(tick, 0) + 1
     return None
 
 
 def _with_held(held: Held, queued: list[Request]) -> Held:
-    grown = dict(held)
-    fresh: set[int] = set()
+    fresh: Held = {}
     for request in queued:
-        if request.tick not in fresh:
-            fresh.add(request.tick)
-            grown[request.tick] = dict(held.get(request.tick, {}))
-        grown[request.tick][request.source, request.number] = request
-    return grown
+        tick = request.tick
+        of_tick = fresh.get(tick)
+        if of_tick is None:
+            of_tick = fresh[tick] = dict(held.get(tick, {}))
+        of_tick[request.source, request.number] = request
+    return held | fresh
 
 
 def _refusal_of_seal(scene: Overlay, tick: int) -> Refused | None:
@@ -163,20 +183,21 @@ def _seal(scene: Overlay, through: int) -> Generator[None, None, TickSealed]:
     ticks: list[TickApplied] = []
     while (tick := _next_tick(scene, through)) is not None:
         scene.open_tick(tick)
-        requests = sorted(scene.ticks.held.get(tick, {}).values(), key=_order)
-        applied = []
-        for request in requests:
+        requests, applied = _in_order(scene, tick), list[Applied]()
+        for number, request in enumerate(requests, 1):
             applied.append(_settle_request(scene, request))
-            yield
+            if number % PACED == 0 or type(request.command) is Bundle:
+                yield
         expired = _expire(scene, tick)
         ticks.append(TickApplied(tick, applied, expired))
-        _end_tick(scene, tick, applied)
+        _end_tick(scene, tick, requests, applied)
     _end_seal(scene, through)
     return TickSealed(through, scene.ticks.digest.hex(), ticks)
 
 
-def _order(request: Request) -> tuple[int, str, int]:
-    return request.priority, request.source, request.number
+def _in_order(scene: Overlay, tick: int) -> list[Request]:
+    """List the requests of a tick as they are applied: ascending by priority, source and number."""
+    return sorted(scene.ticks.held.get(tick, {}).values(), key=_order)
 
 
 def _next_tick(scene: Overlay, through: int) -> int | None:
@@ -260,10 +281,9 @@ def _end_expired(scene: Overlay, tokens: list[TokenEnded]) -> None:
     note_ended_links(scene, links)
 
 
-def _end_tick(scene: Overlay, tick: int, applied: list[Applied]) -> None:
+def _end_tick(scene: Overlay, tick: int, requests: list[Request], applied: list[Applied]) -> None:
     """Close a tick: keep what undoes it, and let the next one begin."""
     ticks = scene.settled_ticks()
-    requests = [] if tick not in ticks.held else sorted(ticks.held[tick].values(), key=_order)
     undo = scene.undo(scene.sequence + 1, b"")
     digest = _digest(scene, ticks.digest, tick, requests, undo)
     sealed = replace(undo, digest=digest)
@@ -314,24 +334,34 @@ def _digest(scene: Overlay, former: bytes, tick: int, requests: Iterable[Request
     shown = []
     for name in sorted({**undo.before, **undo.newborn}):
         before, now = undo.before.get(name), scene.character(name)
-        seen = None if now is None else _visible(now, scene.rig_of(now))
-        if before is None or now is None or before.life != now.life or seen != _visible(before, scene.rig_of(now)):
-            shown.append((name, seen))
+        rig = None if now is None else scene.rig_of(now)
+        if before is None or now is None or rig is None or not _looks_alike(before, now, rig):
+            shown.append((name, None if now is None or rig is None else (_layers(now), _values(now, rig))))
     if not asked and not shown:
         return former
     return hashlib.blake2b(_digested((former, tick, asked, shown)), digest_size=16).digest()
 
 
-def _visible(character: Character, rig: Rig) -> Any:
-    """Give what a player sees of a character, and what a rollback takes back."""
-    declared = rig.declared or {}
-    layers = {
+def _looks_alike(before: Character, now: Character, rig: Rig) -> bool:
+    """Say whether it is the same life, and a player sees no difference."""
+    if before.life != now.life:
+        return False
+    if before.parameters is not now.parameters and _values(before, rig) != _values(now, rig):
+        return False
+    return before.layers is now.layers or _layers(before) == _layers(now)
+
+
+def _layers(character: Character) -> dict[str, Any]:
+    """Give what a player sees of a character's layers."""
+    return {
         layer: (arbiter.current, None if arbiter.pending is None else (arbiter.pending.from_, arbiter.pending.to))
         for layer, arbiter in character.layers.items()
     }
-    values = {
-        parameter: value
-        for parameter, value in character.parameters.values.items()
-        if parameter not in declared or declared[parameter].type != "trigger"
-    }
-    return layers, values
+
+
+def _values(character: Character, rig: Rig) -> dict[str, Value]:
+    """Give what a player sees of a character's parameters, without a trigger's firings: those a rollback leaves."""
+    values, declared = character.parameters.values, rig.declared
+    if declared is None:
+        return values
+    return {name: value for name, value in values.items() if name not in declared or declared[name].type != "trigger"}

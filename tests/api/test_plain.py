@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from app.api import decode, plain
 from app.api.batch import decoded
 from app.api.callers import ANYBODY
+from app.api.envelope import of_scene
 from app.api.problems import ProblemError
+from app.gates.bundle import Bundle
+from app.gates.tick import Tick
 from app.sequencing.mailbox import Addressed
 from app.settings import Settings
 from tests.api.test_decode import BODIES
@@ -36,6 +39,20 @@ def closely(body: bytes) -> list[Any]:
 
 def of(*commands: dict[str, Any]) -> bytes:
     return json.dumps({"commands": commands}).encode()
+
+
+def ticking(*requests: dict[str, Any], **more: Any) -> bytes:
+    return json.dumps({"requests": requests, "seal": 3, **more}).encode()
+
+
+def tick_closely(body: bytes) -> Tick | Bundle:
+    """Read a tick the strict way."""
+    return of_scene("tick", decode.members(decode.parse(body, SETTINGS), SETTINGS), SETTINGS)
+
+
+def request(name: str, fields: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Give a command as a request of a tick, whose `tick` is the one that it waits for."""
+    return {"command": name, "character": "hero", **fields, "tick": 5, "source": "p1", "number": 7, **more}
 
 
 def same(quick: list[Addressed | None] | None, close: list[Any]) -> bool:
@@ -157,3 +174,66 @@ def test_a_life_and_a_holder_are_part_of_the_command():
 
     assert quickly(body) == closely(body)
     assert quickly(body) != quickly(of(BEGIN))
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_every_command_is_read_in_one_step_as_a_request_of_a_tick(name: str):
+    body = ticking(request(name, BODIES[name]), request(name, BODIES[name], number=8, priority=-1), rollback=1)
+
+    quick = plain.tick_of_json(body, SETTINGS)
+
+    assert quick is not None
+    assert quick == tick_closely(body)
+
+
+@given(st.lists(asked(), min_size=1, max_size=3), st.integers(-2, 2**53), st.integers(-1, 2**53), st.text(max_size=3))
+@settings(max_examples=500, deadline=None)
+def test_a_tick_that_is_read_in_one_step_is_what_the_strict_way_reads(
+    commands: list[tuple[str, dict[str, Any]]], tick: int, number: int, source: str
+):
+    items = [{**request(name, fields), "tick": tick, "number": number, "source": source} for name, fields in commands]
+    body = json.dumps({"requests": items, "seal": tick}, ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+    quick = plain.tick_of_json(body, SETTINGS)
+
+    assert quick is None or repr(quick) == repr(tick_closely(body))
+
+
+@given(st.data())
+@settings(max_examples=500, deadline=None)
+def test_a_tick_that_was_damaged_is_never_read_otherwise_than_the_strict_way_reads_it(data: st.DataObject):
+    name, fields = data.draw(asked())
+    text = ticking(request(name, fields))
+    at = data.draw(st.integers(0, len(text)))
+    until = data.draw(st.integers(at, min(len(text), at + 12)))
+    damage = data.draw(st.just(b"") | BROKEN | st.binary(max_size=6) | st.sampled_from([text[at:until] * 2]))
+    body = text[:at] + damage + text[until:]
+
+    quick = plain.tick_of_json(body, SETTINGS)
+
+    assert quick is None or repr(quick) == repr(tick_closely(body))
+
+
+FOR_TICK = request("begin", {"layer": "base", "target": "Run"})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"seal": 3}',
+        ticking(FOR_TICK, holder=BODIES["complete"]["token"]),
+        ticking({**FOR_TICK, "priority": 0}),
+        ticking({**FOR_TICK, "number": 7.0}),
+        ticking({**FOR_TICK, "source": ""}),
+        ticking({**FOR_TICK, "source": "a\x7fb"}),
+        ticking({**FOR_TICK, "key": "a-key-of-mine"}),
+        ticking({**FOR_TICK, "character": "no/id"}),
+        ticking({**FOR_TICK, "if_generation": -1}),
+        ticking({"command": "bundle", "commands": [], "tick": 5, "source": "p1", "number": 7}),
+        ticking(*[FOR_TICK] * (SETTINGS.batch_commands_max + 1)),
+        ticking(FOR_TICK)[:-1] + b', "seal": 3}',
+        ticking(FOR_TICK, unknown=1),
+    ],
+)
+def test_a_tick_that_is_out_of_the_ordinary_is_read_closely(body: bytes):
+    assert plain.tick_of_json(body, SETTINGS) is None

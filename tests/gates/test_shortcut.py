@@ -106,6 +106,8 @@ def test_with_shortcuts_and_without_everything_is_the_same(name: str, ticks: boo
     ("command", "kind"),
     [
         (Begin(layer="base", target="Run"), Begin),
+        (Begin(layer="base", target="Idle", if_same="keep"), Begin),
+        (Begin(layer="base", target="Run", if_same="keep"), Begin),
         (CommitParameters(values=[ParameterValue(name="Speed", value=0.5)]), CommitParameters),
         (Enqueue(clip_instance=1, loop=1, frame=2, kind="footstep"), Enqueue),
         (CommitLoop(clip_instance=1, loop=1), CommitLoop),
