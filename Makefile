@@ -53,12 +53,20 @@ demo: $(PACKAGE) ## Replay a crowd that a game engine recorded, through a servic
 .PHONY: test
 test: $(TOOLS) ## Run the tests; TESTS='tests/gates -x' says which and how.
 ifeq ($(strip $(TESTS)),)
-	$(BIN)/python -m pytest --numprocesses $(TEST_JOBS) --dist loadfile --ignore tests/contract
-	@# Its tests, one an operation, share an id; beside each other only the first of them would run.
-	$(BIN)/python -m pytest tests/contract
+	@# Side by side: the contract's tests keep one core busy for longer than any other file.
+	@$(MAKE) --no-print-directory --jobs 2 test-files test-contract
 else
 	$(BIN)/python -m pytest $(TESTS)
 endif
+
+.PHONY: test-files
+test-files: $(TOOLS)
+	$(BIN)/python -m pytest --numprocesses $(TEST_JOBS) --dist loadfile --ignore tests/contract
+
+.PHONY: test-contract
+test-contract: $(TOOLS)
+	@# Its tests, one an operation, share an id; shared out to processes only the first of them would run.
+	$(BIN)/python -m pytest tests/contract
 
 .PHONY: check
 check: ## Everything that must be green before a change is done: format, lint, types, imports, tests.
