@@ -16,12 +16,14 @@ from posegate_client import (
     Conflicting,
     FromAnswer,
     Invalid,
+    Limits,
     NotThere,
     Posegate,
     Problem,
     Refused,
     Request,
     Scene,
+    Unavailable,
     commands,
 )
 from posegate_client import answers as said
@@ -382,3 +384,30 @@ def test_both_clients_offer_the_same(asynchronous, synchronous):
     assert offered(asynchronous).keys() == offered(synchronous).keys()
     mine = {name: text for name, text in offered(asynchronous).items() if "Transport" not in text}
     assert mine == {name: text for name, text in offered(synchronous).items() if "Transport" not in text}
+
+
+def test_what_is_read_may_have_to_show_a_decision(scene, hero):
+    granted = hero.begin("base", "Run")
+    hero.commit_parameters({"Speed": 4.25})
+    seen = granted.sequence
+
+    assert scene.inspect(min_sequence=seen).sequence >= seen
+    assert [row.character for row in scene.characters(min_sequence=seen)] == ["hero"]
+    assert [each.command for each in scene.history(min_sequence=seen)][:2] == ["spawn", "begin"]
+    assert hero.inspect(min_sequence=seen).layers["base"].pending.to == "Run"
+    assert hero.parameters(min_sequence=seen).values["Speed"] == 4.25
+    assert hero.deliveries(min_sequence=seen) == ()
+    assert scene.tick(seal=1).seal.accepted
+    assert scene.tick_answers(1, min_sequence=seen).answers == ()
+
+
+@pytest.mark.parametrize("read", ["inspect", "characters_page", "history_page", "tick_answers"])
+def test_a_decision_that_no_node_has_is_asked_for_until_the_bounds_and_then_unavailable(
+    connect, url, scene, hero, read
+):
+    hasty = connect(url, limits=Limits(attempts_max=1)).scene(scene.name)
+
+    with pytest.raises(Unavailable) as raised:
+        getattr(hasty, read)(*([1] if read == "tick_answers" else []), min_sequence=1_000)
+
+    assert raised.value.problem.name == "sequence-ahead"

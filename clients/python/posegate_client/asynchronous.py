@@ -240,11 +240,11 @@ class AsyncScene:
     history_page = _of_scene(calls.history)
     tick_answers = _of_scene(calls.tick_answers)
 
-    async def characters(self) -> AsyncIterator[CharacterRow]:
+    async def characters(self, *, min_sequence: int | None = None) -> AsyncIterator[CharacterRow]:
         """Give all living characters by id, ascending, read page by page."""
         cursor: str | None = None
         while True:
-            page = await self.characters_page(cursor=cursor)
+            page = await self.characters_page(cursor=cursor, min_sequence=min_sequence)
             for row in page.characters:
                 yield row
             cursor = page.next
@@ -260,12 +260,19 @@ class AsyncScene:
         command: str | None = None,
         outcome: str | None = None,
         refused: bool = False,
+        min_sequence: int | None = None,
     ) -> AsyncIterator[Decision]:
         """Give all decisions after a sequence, filtered, in order, read page by page up to the present."""
         place: int | None = after
         while place is not None:
             page = await self.history_page(
-                after=place, character=character, layer=layer, command=command, outcome=outcome, refused=refused
+                after=place,
+                character=character,
+                layer=layer,
+                command=command,
+                outcome=outcome,
+                refused=refused,
+                min_sequence=min_sequence,
             )
             for decision in page.decisions:
                 yield decision

@@ -206,22 +206,31 @@ def scenes(*, cursor: str | None = None, limit: int | None = None) -> Call[Scene
     return _get(ScenesPage, "/v1/scenes", cursor=cursor, limit=limit)
 
 
-def scene(name: str) -> Call[SceneView]:
+# What is read in a scene takes `min_sequence`, the sequence of an answer: shown is what was then, or later, whichever
+# node is asked. A node that has not come so far is asked again.
+
+
+def scene(name: str, *, min_sequence: int | None = None) -> Call[SceneView]:
     """Show one scene."""
-    return _get(SceneView, scene_path(name))
+    return _get(SceneView, scene_path(name), min_sequence=min_sequence)
 
 
-def characters(scene: str, *, cursor: str | None = None, limit: int | None = None) -> Call[CharactersPage]:
+def characters(
+    scene: str, *, cursor: str | None = None, limit: int | None = None, min_sequence: int | None = None
+) -> Call[CharactersPage]:
     """List a scene's living characters by id; `cursor` is the `next` of the page before."""
-    return _get(CharactersPage, scene_path(scene, "characters"), cursor=cursor, limit=limit)
+    path = scene_path(scene, "characters")
+    return _get(CharactersPage, path, cursor=cursor, limit=limit, min_sequence=min_sequence)
 
 
-def character(scene: str, name: str) -> Call[CharacterView]:
+def character(scene: str, name: str, *, min_sequence: int | None = None) -> Call[CharacterView]:
     """Show a whole character at one sequence."""
-    return _get(CharacterView, _character_path(scene, name))
+    return _get(CharacterView, _character_path(scene, name), min_sequence=min_sequence)
 
 
-def parameters(scene: str, character: str, *, known: Snapshot | None = None) -> Call[Snapshot]:
+def parameters(
+    scene: str, character: str, *, known: Snapshot | None = None, min_sequence: int | None = None
+) -> Call[Snapshot]:
     """Show one snapshot of parameters; `known` again, unread, where it is still the present one."""
 
     def read_snapshot(reply: Reply) -> Snapshot:
@@ -231,13 +240,16 @@ def parameters(scene: str, character: str, *, known: Snapshot | None = None) -> 
 
     headers = {} if known is None or not known.etag else {"If-None-Match": known.etag}
     path = _character_path(scene, character, "parameters")
-    return Call("GET", path, read_snapshot, headers=headers, also=frozenset({304} if headers else ()))
+    also, queries = frozenset({304} if headers else ()), {"min_sequence": min_sequence}
+    return Call("GET", path, read_snapshot, queries, headers=headers, also=also)
 
 
-def deliveries(scene: str, character: str, *, after: int = 0) -> Call[tuple[Delivery, ...]]:
+def deliveries(
+    scene: str, character: str, *, after: int = 0, min_sequence: int | None = None
+) -> Call[tuple[Delivery, ...]]:
     """Read kept deliveries again, ascending, so that a lost answer loses no event."""
-    path = _character_path(scene, character, "deliveries")
-    return Call("GET", path, lambda reply: read(reply.content, _Deliveries).deliveries, {"after": after})
+    path, queries = _character_path(scene, character, "deliveries"), {"after": after, "min_sequence": min_sequence}
+    return Call("GET", path, lambda reply: read(reply.content, _Deliveries).deliveries, queries)
 
 
 def history(
@@ -250,6 +262,7 @@ def history(
     command: str | None = None,
     outcome: str | None = None,
     refused: bool = False,
+    min_sequence: int | None = None,
 ) -> Call[HistoryPage]:
     """Read one page of decisions after a sequence, filtered; `next` of it is the `after` of the next one."""
     queries = {
@@ -260,6 +273,7 @@ def history(
         "command": command,
         "outcome": outcome,
         "refused": refused or None,
+        "min_sequence": min_sequence,
     }
     return Call("GET", scene_path(scene, "history"), _history_page, queries)
 
@@ -278,11 +292,14 @@ def decisions_of(content: Bytes) -> tuple[tuple[Decision, ...], int | None]:
     ), page.next
 
 
-def tick_answers(scene: str, tick: int, *, source: str | None = None) -> Call[TickAnswers]:
+def tick_answers(
+    scene: str, tick: int, *, source: str | None = None, min_sequence: int | None = None
+) -> Call[TickAnswers]:
     """Read the answers of a sealed tick's requests again, all or one source's, tokens with their seals."""
 
     def read_answers(reply: Reply) -> TickAnswers:
         rows = read(reply.content, _TickRows)
         return TickAnswers(rows.tick, tuple[Applied, ...](map(applied_of, rows.answers)))
 
-    return Call("GET", scene_path(scene, "ticks", str(tick), "answers"), read_answers, {"source": source})
+    path, queries = scene_path(scene, "ticks", str(tick), "answers"), {"source": source, "min_sequence": min_sequence}
+    return Call("GET", path, read_answers, queries)

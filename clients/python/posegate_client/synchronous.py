@@ -238,11 +238,11 @@ class Scene:
     history_page = _of_scene(calls.history)
     tick_answers = _of_scene(calls.tick_answers)
 
-    def characters(self) -> Iterator[CharacterRow]:
+    def characters(self, *, min_sequence: int | None = None) -> Iterator[CharacterRow]:
         """Give all living characters by id, ascending, read page by page."""
         cursor: str | None = None
         while True:
-            page = self.characters_page(cursor=cursor)
+            page = self.characters_page(cursor=cursor, min_sequence=min_sequence)
             yield from page.characters
             cursor = page.next
             if cursor is None:
@@ -257,12 +257,19 @@ class Scene:
         command: str | None = None,
         outcome: str | None = None,
         refused: bool = False,
+        min_sequence: int | None = None,
     ) -> Iterator[Decision]:
         """Give all decisions after a sequence, filtered, in order, read page by page up to the present."""
         place: int | None = after
         while place is not None:
             page = self.history_page(
-                after=place, character=character, layer=layer, command=command, outcome=outcome, refused=refused
+                after=place,
+                character=character,
+                layer=layer,
+                command=command,
+                outcome=outcome,
+                refused=refused,
+                min_sequence=min_sequence,
             )
             yield from page.decisions
             place = page.next
