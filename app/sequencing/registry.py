@@ -187,12 +187,16 @@ class Registry:
         """
         self.damages.require_whole(scene)
         held = self._held.get(scene)
-        is_shared = held is not None and held.following.is_shared
+        was_open, is_shared = held is not None and held.scene is not None, held is not None and held.following.is_shared
         if held is None or held.scene is None or held.scene.sequence < at_least or (is_current and is_shared):
             if held is not None:
                 held.following.is_asked = is_shared
             held = await self._visited(scene)
-            await held.following.until(at_least, seen=0 if held.scene is None else held.scene.sequence)
+            if not was_open and held.sequence < at_least:
+                # It was opened on a checkpoint behind which all may have been trimmed meanwhile, since it was closed.
+                held.following.is_asked = held.following.is_shared
+                held = await self._visited(scene)
+            await held.following.until(at_least, seen=held.sequence)
         if held.scene is None or not held.scene.state.exists:
             return None
         return Opened(held, held.scene)

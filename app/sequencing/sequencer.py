@@ -71,6 +71,11 @@ class Sequencer:
         self._is_stale = False
         self._may_be_durable = False
 
+    @property
+    def sequence(self) -> int:
+        """Give the last decision that is visible; 0 until the scene was opened."""
+        return 0 if self.scene is None else self.scene.sequence
+
     async def open(self) -> Scene:
         """Read what the journal holds behind the scene, where there may be more than is held; the whole scene first.
 

@@ -455,6 +455,25 @@ async def test_a_decision_that_is_nowhere_is_said_to_be_ahead_and_leaves_nothing
         await until(lambda: "nowhere" not in second._held)
 
 
+async def test_a_scene_that_is_closed_and_trimmed_while_a_node_opens_it_is_read_again(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("app.sequencing.following.REACHED_S_MAX", 0.02)
+    async with nodes() as (first, second, _, other):
+        await ask(first, SPAWN)
+        await idle(first)
+        await ask(first, RUN)
+        load = other.load
+
+        async def overtaken(scene: str) -> Any:
+            other.load = load  # type: ignore[method-assign]
+            checkpoint = await load(scene)
+            await ask(first, CloseScene())
+            return checkpoint
+
+        other.load = overtaken  # type: ignore[method-assign]
+
+        assert await second.opened("room", at_least=2) is None
+
+
 async def test_a_watcher_that_resumes_at_a_node_that_is_behind_is_not_sent_back():
     async with nodes() as (first, second, *_):
         await ask(first, SPAWN)
