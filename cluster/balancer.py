@@ -77,12 +77,20 @@ class Balancer(Child):
 
     def states(self) -> dict[str, str]:
         """Give how it sees each node, by its name, as HAProxy says it: `UP`, `UP 1/2` on its way down, `DOWN`."""
+        return {name: row["status"] for name, row in self._rows().items()}
+
+    def chosen(self) -> dict[str, int]:
+        """Give how many requests it chose each node for, by its name, since it was started."""
+        return {name: int(row["lbtot"]) for name, row in self._rows().items()}
+
+    def _rows(self) -> dict[str, dict[str, str]]:
+        """Give what its page says of each node, by its name; nothing when it does not answer."""
         answer = asked(self.stats, "/;csv")
         if answer is None:
             return {}
         rows = csv.DictReader(io.StringIO(answer[1].decode().removeprefix("# ")))
         names = {node.name for node in self._nodes}
-        return {row["svname"]: row["status"] for row in rows if row["pxname"] == "nodes" and row["svname"] in names}
+        return {row["svname"]: row for row in rows if row["pxname"] == "nodes" and row["svname"] in names}
 
     def _has_all(self) -> bool:
         states = self.states()

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from itertools import count
 from math import inf
 from typing import NamedTuple, TypeVar
 
@@ -18,6 +19,9 @@ NO_STREAM = 10059
 OTHER_STREAM = 10058
 UNDER_WAY = b'"err_code":10158'
 """What is said of a message that was sent again while its first copy is being stored: that one is answered yet."""
+
+NOT_NOW = b'"err_code":10008'
+"""What is said to a question while nobody leads JetStream, which does not last."""
 
 CERTAINLY_NOT = frozenset({10002, 10008, 10009, 10023, 10028, 10039, 10047, 10054, 10076, 10109})
 """Refusals that are made before anything is proposed: no leader, no room, too large, not enabled, sealed."""
@@ -37,14 +41,23 @@ SAID_BYTES_MAX = 200
 PATIENCE_S = 4.5
 """How long what only reads is asked for again, seconds; the last time may take as long as an answer may."""
 
-AGAIN_S = 0.5
-BATCH_S = 1.5
-"""After how long a question for one answer is sent once more, and one for many is given up and asked anew, seconds."""
+AGAIN_S = 0.25
+BATCH_S = 0.5
+"""After how long a question for one answer is sent once more, and one for many is given up and asked anew, seconds.
 
-PUBLISHED_AGAIN_S = 0.75
-"""After how long without an answer a message that has a key is sent once more, seconds."""
+Each further time it is twice as long. What is passed over while the lead is handed over costs this; answers take
+milliseconds.
+"""
 
+PUBLISHED_AGAIN_S = 0.25
+"""After how long without an answer a message that has a key is sent once more, seconds, and each time twice as long."""
+
+HANDED_OVER_S = 0.25
+"""For how long a message that nobody takes is offered again, seconds: an orderly hand-over of the lead takes less."""
+
+OFFERED_S = 0.02
 PAUSE_S = 0.1
+"""Between two offers of such a message, and between two questions, seconds."""
 
 BATCHES_MAX = 16
 """How many batches are under way at once: each may hold several megabytes."""
@@ -146,7 +159,8 @@ class Jetstream:
         """Store one message behind the subject's message `after`; give its sequence once it is durable.
 
         One with a `key` and `after` is sent again when no answer comes, since it is stored once all the same: a leader
-        that hands over to another may pass over a message, and whoever leads next has not heard of it.
+        that hands over to another may pass over a message, and whoever leads next has not heard of it. One that nobody
+        takes is offered again for `HANDED_OVER_S`.
 
         Raises:
             Conflict: Another message is the subject's last. Nothing was written.
@@ -156,21 +170,7 @@ class Jetstream:
         headers = [("Nats-Expected-Last-Subject-Sequence", str(after))] if after is not None else []
         if key:
             headers.append(("Nats-Msg-Id", key))
-        clock = asyncio.get_running_loop().time
-        sent_again_at = clock() + PUBLISHED_AGAIN_S if key else inf
-        try:
-            answer = await self.wire.ask(
-                subject,
-                payload,
-                headers=header_block(*headers) if headers else b"",
-                again_s=PUBLISHED_AGAIN_S if key else None,
-                passes_over=_is_under_way if key else None,
-            )
-        except (NotSent, NobodyServes) as error:
-            # Of one that was sent twice, this is said of the second: the first may have been stored.
-            raise (JournalUnavailable if clock() < sent_again_at else CommitUnknown)(str(error)) from None
-        except NoAnswer as error:
-            raise CommitUnknown(str(error)) from None
+        answer, was_sent_twice = await self._published(subject, payload, headers, is_keyed=bool(key))
         try:
             told = msgspec.json.decode(answer.payload, type=_Acknowledged)
         except msgspec.DecodeError:
@@ -180,12 +180,40 @@ class Jetstream:
                 raise CommitUnknown("the acknowledgement names no message")
             return told.seq
         refused = _refused(told.error)
-        if clock() >= sent_again_at:
+        if was_sent_twice:
             if isinstance(refused, JournalUnavailable):
                 raise CommitUnknown(str(refused))
             if isinstance(refused, Conflict):
                 refused.is_of_second_copy = True
         raise refused
+
+    async def _published(
+        self, subject: str, payload: bytes, headers: list[tuple[str, str]], *, is_keyed: bool
+    ) -> tuple[Message, bool]:
+        """Give what was answered, and whether that may be the answer to a second copy. Raises as `publish`."""
+        clock = asyncio.get_running_loop().time
+        until, block = clock() + HANDED_OVER_S, header_block(*headers) if headers else b""
+        while True:
+            sent_again_at = clock() + PUBLISHED_AGAIN_S if is_keyed else inf
+            try:
+                answer = await self.wire.ask(
+                    subject,
+                    payload,
+                    headers=block,
+                    again_s=PUBLISHED_AGAIN_S if is_keyed else None,
+                    passes_over=_is_under_way if is_keyed else None,
+                )
+            except (NotSent, NobodyServes) as error:
+                if clock() >= sent_again_at:
+                    # Of one that was sent twice, this is said of the second: the first may have been stored.
+                    raise CommitUnknown(str(error)) from None
+                if isinstance(error, NotSent) or clock() >= until:
+                    raise JournalUnavailable(str(error)) from None
+                await asyncio.sleep(OFFERED_S)
+            except NoAnswer as error:
+                raise CommitUnknown(str(error)) from None
+            else:
+                return answer, clock() >= sent_again_at
 
     async def last(self, stream: str, subject: str) -> Found | None:
         """Give a subject's last message as the stream's leader has it; None when there is none.
@@ -261,10 +289,10 @@ class Jetstream:
         raise JournalUnavailable(f"{stream} cannot be read: {got.error}")
 
     async def _many(self, stream: str, body: dict[str, object]) -> Batch:
-        question = msgspec.json.encode(body)
+        question, waits = msgspec.json.encode(body), (BATCH_S * 2**tries for tries in count())
 
         async def ask() -> list[Message]:
-            return await self.wire.ask_for_many(f"$JS.API.DIRECT.GET.{stream}", question, within_s=BATCH_S)
+            return await self.wire.ask_for_many(f"$JS.API.DIRECT.GET.{stream}", question, within_s=next(waits))
 
         async with self._batches:
             answers = await _patiently(ask, f"{stream} cannot be read")
@@ -278,7 +306,10 @@ class Jetstream:
         question = msgspec.json.encode(body) if body else b""
 
         async def ask() -> Message:
-            return await self.wire.ask(f"$JS.API.{what}", question, again_s=AGAIN_S)
+            answer = await self.wire.ask(f"$JS.API.{what}", question, again_s=AGAIN_S)
+            if NOT_NOW in answer.payload:
+                raise NobodyServes("JetStream is temporarily unavailable")
+            return answer
 
         return await _patiently(ask, f"{what} was not answered")
 

@@ -182,7 +182,7 @@ class Connection(Client):
 
 
 class Repetition:
-    """What is written to a connection again and again, until it is stopped or its connection is lost."""
+    """What is written to a connection again, each time after twice as long, until it is stopped or that is lost."""
 
     __slots__ = ("_again_s", "_chunks", "_connection", "_timer")
 
@@ -196,6 +196,7 @@ class Repetition:
 
     def _repeat(self) -> None:
         self._connection.write(*self._chunks)
+        self._again_s *= 2
         self._timer = asyncio.get_running_loop().call_later(self._again_s, self._repeat)
 
 

@@ -84,7 +84,7 @@ class Wire(Protocol):
     ) -> Message:
         """Send a question and give its first answer, but for those that it `passes_over`.
 
-        With `again_s` it is sent again each time so long passed.
+        With `again_s` it is sent again after so long, and each time after twice as long.
 
         Raises:
             NotSent, NobodyServes: Certainly nothing was done; of one that was sent again, by the last time.

@@ -73,9 +73,11 @@ def test_what_names_no_scene_is_shared_by_all(tmp_path: Path):
 
 
 def test_alternating_sends_one_scene_to_each_node_in_turn(tmp_path: Path):
-    with scripted(2) as nodes, balanced(tmp_path, nodes, is_alternating=True) as (_, client):
+    with scripted(2) as nodes, balanced(tmp_path, nodes, is_alternating=True) as (balancer, client):
         said = [client.get("/v1/scenes/match-7").text for _ in range(6)]
+        chosen = balancer.chosen()
 
+    assert chosen == {"node-1": 3, "node-2": 3}
     assert said in (["node-1", "node-2"] * 3, ["node-2", "node-1"] * 3)
 
 

@@ -1,13 +1,16 @@
 """The hammer: writers and onlookers of one scene at several nodes at once, and what must be true of it afterwards.
 
-Every request goes to another node than the one before, and is sent again, there or elsewhere, until it is answered.
+Every request goes to another node than the one before, by a balancer or by itself, and is sent again, there or
+elsewhere, until it is answered.
 """
 
 import asyncio
 import random
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from http import HTTPStatus
 from itertools import cycle, pairwise
 from math import inf
 from typing import Any
@@ -32,13 +35,18 @@ AGAIN_S_MIN, AGAIN_S_MAX = 0.02, 0.3
 BEHIND_EVERY = 7
 """Of so many answers, one is looked for at the next node."""
 
-NODES_GONE = (502, 504)
+AGAIN = frozenset({"commit-unknown", "journal-unavailable", "draining", "mailbox-full"})
+"""The problems that the same request may be sent again for, whoever says them: a node, or the balancer before it."""
+
+OF_BALANCER = (502, 504)
+"""With these a balancer says `commit-unknown`: a node went away before it answered."""
 
 
 class Alternating:
     """A client of several nodes, or of a balancer that alternates: each request goes to the next one.
 
-    `begun` and `ended` are when each key was first sent and first answered (seconds of a monotonic clock).
+    `begun` and `ended` are when each key was first sent and first answered (seconds of a monotonic clock). `unanswered`
+    counts the tries that no node answered, `problems` what was told instead of a decision.
     """
 
     def __init__(self, urls: Sequence[str]) -> None:
@@ -47,6 +55,7 @@ class Alternating:
         self.begun: dict[str, float] = {}
         self.ended: dict[str, float] = {}
         self.unanswered = 0
+        self.problems = Counter[str]()
 
     async def get(self, path: str, /) -> Came:
         return await self._asked(next(self._next).get(path))
@@ -63,16 +72,21 @@ class Alternating:
         return came
 
     async def _asked(self, asking: Any) -> Came:
-        """Wait for an answer of the service. One that a balancer makes up is none."""
+        """Wait for an answer of a node. What a balancer says in its stead must be known to it too, and is none."""
         try:
             async with asyncio.timeout(ANSWER_S_MAX):
                 came: Came = await asking
         except (TimeoutError, httpx.TransportError, ValueError) as error:
             self.unanswered += 1
             raise httpx.TransportError(f"no answer: {error!r}") from error
-        if came.status_code in NODES_GONE or came.content.startswith(b"<html"):
-            self.unanswered += 1
-            raise httpx.TransportError(f"no node answered: {came.status_code}")
+        if came.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            kind = came.json()["type"].removeprefix("/problems/")
+            assert kind in AGAIN, came.text
+            assert came.status_code not in OF_BALANCER or kind == "commit-unknown", came.text
+            self.problems[kind] += 1
+            if came.status_code in OF_BALANCER:
+                self.unanswered += 1
+                raise httpx.TransportError(f"no node answered: {came.text}")
         return came
 
     def close(self) -> None:

@@ -1,4 +1,7 @@
-"""Nodes of one cluster as processes: each with wires of its own to the servers, one on a host of its own."""
+"""Nodes of one cluster as processes: each with wires of its own to the servers, one on a host of its own.
+
+Clients come through HAProxy, which alternates between them; where there is none they go to each node in turn.
+"""
 
 import asyncio
 import os
@@ -6,11 +9,11 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from http import HTTPStatus
 from pathlib import Path
 
 import cluster.nodes
-from cluster.asking import asked
+from cluster import balancer as balancers
+from cluster.balancer import Balancer
 from tests.faults.namespaces import Namespace, namespace, why_not
 from tests.faults.severed import Wires, wires
 from tests.support.nats_servers import PASSWORD, USER, NatsServers, free_ports, nats_servers
@@ -32,27 +35,17 @@ class Node(cluster.nodes.Node):
             self.prefix = apart.prefix
 
     @property
-    def reached_at(self) -> str:
-        """Where clients reach it: `host:port`."""
-        return self.address if self.apart is None else f"{self.apart.node}:{self.port}"
-
-    @property
-    def url(self) -> str:
-        """The same for a client."""
-        return f"http://{self.reached_at}"
+    def address(self) -> str:
+        """Where clients and the balancer reach it: `host:port`."""
+        return super().address if self.apart is None else f"{self.apart.node}:{self.port}"
 
     def start(self) -> None:
         """Start it; `ready` waits until it serves."""
         super().start()
         if self.apart is not None and self._relay is None:
             # A service without keys serves its own machine only, which the namespace is: the relay is inside too.
-            relay = [sys.executable, "-m", "tests.faults.severed", self.reached_at, self.address]
+            relay = [sys.executable, "-m", "tests.faults.severed", self.address, super().address]
             self._relay = subprocess.Popen([*self.prefix, *relay], cwd=ROOT)
-
-    def is_ready(self) -> bool:
-        """Say whether it says at /readyz that it takes commands."""
-        answer = asked(self.reached_at, "/readyz")
-        return answer is not None and answer[0] == HTTPStatus.OK
 
     def close(self) -> None:
         """End everything of it."""
@@ -63,17 +56,26 @@ class Node(cluster.nodes.Node):
 
 
 class Nodes:
-    """Three NATS servers and the nodes on them; the last node is on a host of its own, where that can be."""
+    """Three NATS servers and the nodes on them; the last node is on a host of its own, where that can be.
 
-    def __init__(self, servers: NatsServers, journal: str, nodes: list[Node]) -> None:
+    `balancer` is HAProxy before all nodes, alternating; None where there is none.
+    """
+
+    def __init__(self, servers: NatsServers, journal: str, nodes: list[Node], balancer: Balancer | None) -> None:
         self.servers = servers
         self.journal = journal
         self.nodes = nodes
+        self.balancer = balancer
 
     @property
     def urls(self) -> list[str]:
         """The addresses of all nodes."""
         return [node.url for node in self.nodes]
+
+    @property
+    def doors(self) -> list[str]:
+        """Where commands go, in turn: to the balancer, which alternates; without one, to each node."""
+        return self.urls if self.balancer is None else [self.balancer.url]
 
     @property
     def entries(self) -> str:
@@ -89,8 +91,10 @@ def _journal(hosts: list[str], copies: int) -> str:
 
 
 @asynccontextmanager
-async def running(directory: Path, *, servers: int = 3, nodes: int = 2, apart: bool = True) -> AsyncIterator[Nodes]:
-    """Run servers and `nodes` nodes for the block, and one more in a namespace with `apart`, where that can be."""
+async def running(
+    directory: Path, *, servers: int = 3, nodes: int = 2, apart: bool = True, balanced: bool = True
+) -> AsyncIterator[Nodes]:
+    """Run servers and `nodes` nodes for the block, where that can be with one more in a namespace and the balancer."""
     async with AsyncExitStack() as stack:
         natses = stack.enter_context(nats_servers(servers, directory / "nats"))
         addresses = [server.address for server in natses]
@@ -106,4 +110,14 @@ async def running(directory: Path, *, servers: int = 3, nodes: int = 2, apart: b
             made.append(node)
             node.start()
             await asyncio.to_thread(node.ready)
-        yield Nodes(natses, _journal(addresses, servers), made)
+        balancer = _balancer(directory, made) if balanced and balancers.program() is not None else None
+        if balancer is not None:
+            stack.callback(balancer.kill)
+            balancer.start()
+            await asyncio.to_thread(balancer.ready)
+        yield Nodes(natses, _journal(addresses, servers), made, balancer)
+
+
+def _balancer(directory: Path, nodes: list[Node]) -> Balancer:
+    port, stats_port = free_ports(2)
+    return Balancer(directory / "balancer.log", nodes, port=port, stats_port=stats_port, is_alternating=True)

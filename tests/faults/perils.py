@@ -58,9 +58,9 @@ async def restarted(cluster: Nodes, hammer: Hammer, chance: random.Random) -> No
         hammer.mark("server restarted")
         await asyncio.to_thread(server.retire)
         await hammer.answered(BETWEEN)
-        hammer.measure()
         await _back(cluster, server.name)
         await hammer.answered(BETWEEN)
+        hammer.measure()
 
 
 async def quorum_lost(cluster: Nodes, hammer: Hammer, chance: random.Random) -> None:

@@ -20,6 +20,12 @@ def refusal(code: int, description: str = "why") -> Message:
     return said(f'{{"error":{{"code":400,"err_code":{code},"description":"{description}"}},"stream":"x","seq":0}}')
 
 
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jetstream_api, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(jetstream_api, "HANDED_OVER_S", 0.0)
+
+
 async def published(*answers: Message | Exception) -> int:
     return await Jetstream(ScriptedWire(answers)).publish("x.e.room", b"blob", after=4, key="k")
 
@@ -70,6 +76,21 @@ async def test_a_message_that_was_sent_twice_is_stored_once(servers: NatsServers
         await wire.close()
 
 
+async def test_a_message_that_nobody_takes_is_offered_again_while_the_lead_is_handed_over():
+    """It was certainly not stored, so that whoever leads next takes the first copy of it."""
+    nobody = NobodyServes("nobody")
+
+    assert await published(nobody, nobody, said('{"stream":"x","seq":17}')) == 17
+    with pytest.raises(Conflict) as conflict:
+        await published(nobody, refusal(10071, "wrong last sequence: 12"))
+    assert not conflict.value.is_of_second_copy
+
+
+async def test_what_nobody_knows_of_is_not_offered_again():
+    with pytest.raises(CommitUnknown):
+        await published(NoAnswer("lost"), said('{"stream":"x","seq":17}'))
+
+
 async def test_a_conflict_says_whether_the_message_was_sent_twice(monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(Conflict) as once:
         await published(refusal(10071, "wrong last sequence: 12"))
@@ -103,6 +124,7 @@ async def test_another_last_message_is_a_conflict(answer: Message, last: int | N
     assert conflict.value.last == last
 
 
+@pytest.mark.usefixtures("_impatient")
 @pytest.mark.parametrize(
     "answer",
     [
@@ -151,11 +173,6 @@ READS: list[Callable[[Jetstream], object]] = [
 ]
 
 
-@pytest.fixture
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jetstream_api, "PATIENCE_S", 0.0)
-
-
 @pytest.mark.usefixtures("_impatient")
 @pytest.mark.parametrize("read", READS)
 @pytest.mark.parametrize(
@@ -172,9 +189,19 @@ async def test_what_may_be_asked_for_twice_is_asked_for_again():
     """While one server takes over from another nobody answers, or says that nobody is there."""
     there = said('{"message":{"subject":"x.e.room","seq":4,"data":"YQ=="}}')
 
-    for lost in (NoAnswer("lost"), NobodyServes("nobody")):
+    for lost in (NoAnswer("lost"), NobodyServes("nobody"), refusal(10008)):
         found = await Jetstream(ScriptedWire([lost, there])).last("x", "x.e.room")
         assert found == Found(4, "x.e.room", b"a")
+
+
+async def test_a_batch_that_does_not_come_is_asked_for_with_more_and_more_time():
+    """What a server passed over costs little, and a slow wire has its answer all the same."""
+    nothing = Message(404, b"NATS/1.0 404 Message Not Found\r\n\r\n", b"")
+    wire, lost = ScriptedWire([NoAnswer("lost"), NoAnswer("lost"), nothing]), jetstream_api.BATCH_S
+
+    await Jetstream(wire).batch("x", "s", sequence=1, limit=1, bytes_max=1)
+
+    assert wire.times_given == [lost, 2 * lost, 4 * lost]
 
 
 async def test_what_is_not_there_is_none():

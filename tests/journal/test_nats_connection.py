@@ -1,4 +1,5 @@
 import asyncio
+import random
 from pathlib import Path
 
 import pytest
@@ -6,8 +7,9 @@ from nats import errors
 
 from app.journal import nats_connection
 from app.journal.nats_address import Address, Server, parse_address
-from app.journal.nats_connection import Connection
+from app.journal.nats_connection import Connection, Repetition
 from tests.support.nats_servers import NatsServers, fresh_name
+from tests.support.simulated_loop import SimulatedLoop
 from tests.support.tcp_proxy import tcp_proxy
 from tests.support.wire import until
 
@@ -27,6 +29,34 @@ async def opened(address: Address, ends: Ends, server: Server | None = None) -> 
     connection = Connection(ends.refusals.append)
     await connection.open(server or address.servers[0], address, None, ends.lost)
     return connection
+
+
+class Paper(Connection):
+    """A connection to nobody: `written` is when something was written, seconds since it was made."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda said: None)
+        self._since = asyncio.get_running_loop().time()
+        self.written: list[float] = []
+
+    def write(self, *chunks: bytes) -> None:
+        assert chunks == (b"PUB x 0\r\n", b"\r\n")
+        self.written.append(asyncio.get_running_loop().time() - self._since)
+
+
+def test_what_is_repeated_is_written_after_twice_as_long_each_time_until_it_is_stopped():
+    async def repeated() -> list[float]:
+        paper = Paper()
+        repetition = Repetition(paper, (b"PUB x 0\r\n", b"\r\n"), 0.25)
+        await asyncio.sleep(5.0)
+        repetition.stop()
+        await asyncio.sleep(60.0)
+        return paper.written
+
+    loop = SimulatedLoop(random.Random(1))  # type: ignore[abstract]  # what of a loop nobody here asks for
+    written = loop.run(repeated())
+
+    assert written == pytest.approx([0.25, 0.75, 1.75, 3.75], abs=0.1)
 
 
 async def test_what_is_written_is_heard_by_who_listens(alone: NatsServers):

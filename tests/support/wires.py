@@ -12,6 +12,7 @@ class ScriptedWire:
     def __init__(self, answers: Iterable[Message | Exception]) -> None:
         self._answers = iter(answers)
         self.asked: list[tuple[str, bytes, bytes]] = []
+        self.times_given: list[float | None] = []
         self.most_at_once = 0
         self._at_once = 0
 
@@ -41,7 +42,7 @@ class ScriptedWire:
 
     async def ask_for_many(self, subject: str, payload: bytes, *, within_s: float | None = None) -> list[Message]:
         """Give the next answers up to one with a status; what has none and stands alone is given a 400."""
-        del within_s
+        self.times_given.append(within_s)
         self.asked.append((subject, payload, b""))
         self._at_once += 1
         self.most_at_once = max(self.most_at_once, self._at_once)
