@@ -179,7 +179,9 @@ clean: ## Remove the environment, builds and caches; the journal in ./var stays.
 $(PACKAGE): requirements.lock requirements-build.lock pyproject.toml clients/python/pyproject.toml | $(BIN)/python
 	@echo "Installing what the service needs into $(VENV)"
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
-	@$(PIP) install --require-hashes -r requirements.lock -r requirements-build.lock
+	@# What builds comes first: nkeys is published as source only, and built by what is pinned.
+	@$(PIP) install --require-hashes -r requirements-build.lock
+	@$(PIP) install --require-hashes --no-build-isolation -r requirements.lock
 	@$(PIP) install --no-deps --no-build-isolation --editable clients/python --editable .
 	@touch $@
 

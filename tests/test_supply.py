@@ -127,6 +127,17 @@ def test_the_list_of_parts_is_what_is_pinned_and_the_same_every_time(tmp_path: P
     assert all(part["externalReferences"][0]["hashes"] for part in parts["components"])
 
 
+def test_the_image_builds_from_source_what_has_no_wheel_and_pins_what_that_needs():
+    """Of a library with one file, that file is its source, or the wheel alone: look which, when this fails."""
+    one_file = re.findall(
+        r"^(\S+)==[^\n]*\n +--hash=\S+\n(?! )", (ROOT / "requirements.lock").read_text(), re.MULTILINE
+    )
+    built = re.findall(r"--no-binary (\S+)", (ROOT / "docker" / "Dockerfile").read_text())
+
+    assert set(built) == set(one_file) - {"certifi"}
+    assert re.search(r"^setuptools==", (ROOT / "requirements-build.lock").read_text(), re.MULTILINE)
+
+
 def test_a_release_is_built_of_a_clean_tree_only(tmp_path: Path):
     """A file that nobody committed would be missing for whoever builds it again."""
     shutil.copy(ROOT / "Makefile", tmp_path)

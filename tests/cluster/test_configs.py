@@ -119,6 +119,15 @@ def test_haproxy_takes_its_configuration_with_names_that_are_looked_up_while_it_
     assert "ALERT" not in done.stderr
 
 
+def test_where_names_are_looked_up_both_entries_of_a_node_are_given_its_address():
+    """HAProxy gives it to one of them only, unless told otherwise: then nobody is asked while no node is ready."""
+    [options] = re.findall(r"^ *default-server (.* resolvers .*)$", HAPROXY, re.MULTILINE)
+    twice = set(re.findall(r"^ *server node-\d+-unready (\S+) backup$", HAPROXY, re.MULTILINE))
+
+    assert twice == set(re.findall(r"^ *server node-\d+ (\S+) check$", HAPROXY, re.MULTILINE)) != set()
+    assert "resolve-opts allow-dup-ip" in options
+
+
 @needs_haproxy
 def test_haproxy_takes_its_configuration_with_a_certificate(tmp_path: Path):
     certificate, key = own_certificate(tmp_path)
