@@ -1,5 +1,6 @@
 """Answers: what a decision looks like on the wire, for whoever asked and for whoever reads it later."""
 
+from collections.abc import Generator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,6 +10,7 @@ from starlette.responses import Response
 
 from app.api.problems import problem_of
 from app.gates.bundle import Answered, Bundle, Bundled
+from app.gates.candidate import WIDE, finished
 from app.gates.character import Answer
 from app.gates.consequence import Consequences
 from app.gates.decision import Command, Fact, Refused, Undecided
@@ -20,8 +22,13 @@ from app.sequencing.mailbox import Decided, Result
 
 _encode = msgspec.json.Encoder().encode
 _ACCEPTED = b'{"accepted":true,"retryable":false,"sequence":%d,"revision":%d,'
+_OPAQUE = ("payload", "data", "pose")
 _APPLIED = b'{"tick":%d,"source":%b,"number":%d,"character":%b,"command":%b,"answer":%b}'
 _REFUSED = b'{"accepted":false,"retryable":%b,"sequence":%d,"revision":%d,'
+
+
+PACED = 16
+"""After how many requests, or items of a list, there is a step."""
 
 
 class SpawnedAnswer(Struct, frozen=True, gc=False):
@@ -37,13 +44,19 @@ def answer_bytes(sequence: int, record: Record) -> bytes:
     return _bytes_of(sequence, record.answer, record.revision, record.consequences)
 
 
+def answer_in_steps(sequence: int, record: Record) -> Generator[None, None, bytes]:
+    """Give a decision as `answer_bytes` does, with a step after every few requests that a tick sealed."""
+    answer = record.answer
+    return (yield from _ticked(sequence, answer)) if type(answer) is Ticked else answer_bytes(sequence, record)
+
+
 def _bytes_of(sequence: int, answer: Answer, revision: int, consequences: Consequences | None) -> bytes:
     if type(answer) is Refused:
         retryable = b"true" if answer.is_retryable else b"false"
         refused = answer if answer.failed_at is UNSET else _refused_bundle(sequence, answer, answer.failed_at)
         return _REFUSED % (retryable, sequence, revision) + _encode(refused)[1:]
     if type(answer) is Ticked:
-        return _ticked(sequence, answer)
+        return finished(_ticked(sequence, answer))
     shown = _fact_shown(sequence, answer) if type(answer) in _SHOWN_OTHERWISE else answer
     accepted = _ACCEPTED % (sequence, revision) + _encode(shown)[1:]
     return accepted if consequences is None else _with_consequences(accepted, answer, consequences)
@@ -94,7 +107,11 @@ def _refused_bundle(sequence: int, answer: Refused, failed_at: int) -> dict[str,
     return {"outcome": answer.outcome, "at": answer.at, "failed_at": failed_at, "answers": answers}
 
 
-def _ticked(sequence: int, fact: Ticked) -> bytes:
+def _ticked(sequence: int, fact: Ticked) -> Generator[None, None, bytes]:
+    return _encode((yield from _parts(sequence, fact)))
+
+
+def _parts(sequence: int, fact: Ticked) -> Generator[None, None, dict[str, Any]]:
     """Show a tick: what became of the whole, then an answer for each part that was given."""
     refusal = fact.refusal()
     shown: dict[str, Any] = {
@@ -109,12 +126,12 @@ def _ticked(sequence: int, fact: Ticked) -> bytes:
     if fact.requests is not UNSET:
         shown["requests"] = [_QUEUED if refused is None else _part(refused) for refused in fact.requests]
     if fact.seal is not UNSET:
-        shown["seal"] = _sealed(sequence, fact.seal)
+        shown["seal"] = yield from _sealed(sequence, fact.seal)
     if fact.confirm is not UNSET:
         shown["confirm"] = _part(fact.confirm)
     for part, refused in fact.refused.items():
         shown[part] = _part(refused)
-    return _encode(shown)
+    return shown
 
 
 def _rolled_back(fact: RolledBack) -> dict[str, Any]:
@@ -127,14 +144,17 @@ def _rolled_back(fact: RolledBack) -> dict[str, Any]:
     return shown
 
 
-def _sealed(sequence: int, fact: TickSealed) -> dict[str, Any]:
+def _sealed(sequence: int, fact: TickSealed) -> Generator[None, None, dict[str, Any]]:
+    rows = list[msgspec.Raw]()
+    for tick in fact.ticks:
+        rows += yield from applied_rows_in_steps(sequence, tick.tick, tick.applied)
     shown: dict[str, Any] = {
         "accepted": True,
         "outcome": "sealed",
         "retryable": False,
         "tick": fact.tick,
         "digest": fact.digest,
-        "answers": [row for tick in fact.ticks for row in applied_rows(sequence, tick.tick, tick.applied)],
+        "answers": rows,
     }
     ends = [tick.expired for tick in fact.ticks if tick.expired is not None]
     if ends:
@@ -155,8 +175,15 @@ _QUEUED = _part(RequestQueued())
 
 def applied_rows(sequence: int, tick: int, applied: list[Applied]) -> list[msgspec.Raw]:
     """Show the requests that a tick applied, in order, each with its answer."""
+    return finished(applied_rows_in_steps(sequence, tick, applied))
+
+
+def applied_rows_in_steps(sequence: int, tick: int, applied: list[Applied]) -> Generator[None, None, list[msgspec.Raw]]:
+    """Show the requests that a tick applied, as `applied_rows`, with a step after every few."""
     said, rows = _Said(), list[msgspec.Raw]()
-    for each in applied:
+    for number, each in enumerate(applied, 1):
+        if number % PACED == 0:
+            yield
         given = each.answered
         who = tick, said[each.source], each.number, said[given.character], said[given.command]
         rows.append(msgspec.Raw(_APPLIED % (*who, _inner(sequence, given))))
@@ -200,7 +227,17 @@ def decided(result: Result) -> Decided:
 
 def shown(sequence: int, at: int, record: Record) -> dict[str, Any]:
     """Give a decision as the history shows it: what was asked and answered, without any seal."""
-    command = _without_seals(_asked(record.command))
+    return finished(shown_in_steps(sequence, at, record))
+
+
+def shown_in_steps(sequence: int, at: int, record: Record) -> Generator[None, None, dict[str, Any]]:
+    """Give a decision as `shown` does, with a step after every few of the commands and answers that it holds."""
+    if type(record.command) in WIDE:
+        command = yield from _unsealed((yield from _asked(record.command)))
+        answer = yield from _answer_shown(sequence, record)
+    else:
+        command = _without_seals(msgspec.to_builtins(record.command))
+        answer = _without_seals(msgspec.json.decode(answer_bytes(sequence, record)))
     name = command.pop("command")
     for declared in ("inline", *(("rig",) if isinstance(record.command, DeclareRig) else ())):
         command.pop(declared, None)
@@ -210,32 +247,67 @@ def shown(sequence: int, at: int, record: Record) -> dict[str, Any]:
         "character": record.character,
         "command": name,
         "asked": command,
-        "answer": _without_seals(msgspec.json.decode(answer_bytes(sequence, record))),
+        "answer": answer,
     }
 
 
-def _asked(command: Command) -> dict[str, Any]:
+def _answer_shown(sequence: int, record: Record) -> Generator[None, None, dict[str, Any]]:
+    """Give the answer of a decision that holds others, without any seal."""
+    fact = record.answer
+    if type(fact) is not Ticked or fact.seal is UNSET:
+        whole: dict[str, Any] = yield from _unsealed(msgspec.json.decode(answer_bytes(sequence, record)))
+        return whole
+    parts = yield from _parts(sequence, fact)
+    rows, parts["seal"]["answers"] = parts["seal"]["answers"], []
+    whole = yield from _unsealed(msgspec.json.decode(_encode(parts)))
+    for number, row in enumerate(rows, 1):
+        whole["seal"]["answers"].append(_without_seals(msgspec.json.decode(row)))
+        if number % PACED == 0:
+            yield
+    return whole
+
+
+def _asked(command: Command) -> Generator[None, None, dict[str, Any]]:
     """Give a command's fields as they were asked, those of the commands inside it too."""
-    asked: dict[str, Any] = msgspec.to_builtins(command)
+    # The many requests of a tick are given below, one after another.
+    is_long = type(command) is Tick and command.requests is not UNSET
+    asked: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(command, requests=[]) if is_long else command)
     if type(command) is Bundle:
-        asked["commands"] = [
-            {**_asked(member.command), "character": member.character}
-            | {field: {"answer": index} for field, index in member.references.items()}
-            for member in command.commands
-        ]
+        asked["commands"] = inner = list[dict[str, Any]]()
+        for number, member in enumerate(command.commands, 1):
+            references = {field: {"answer": index} for field, index in member.references.items()}
+            inner.append({**msgspec.to_builtins(member.command), "character": member.character} | references)
+            if number % PACED == 0:
+                yield
     if type(command) is Tick and command.requests is not UNSET:
-        asked["requests"] = [
-            {
-                **_asked(request.command),
-                "tick": request.tick,
-                "source": request.source,
-                "number": request.number,
-                "priority": request.priority,
-                **({} if request.character is None else {"character": request.character}),
-            }
-            for request in command.requests
-        ]
+        asked["requests"] = inner = list[dict[str, Any]]()
+        for request in command.requests:
+            given = request.command
+            fields = (yield from _asked(given)) if type(given) is Bundle else msgspec.to_builtins(given)
+            who = {} if request.character is None else {"character": request.character}
+            own = {"source": request.source, "number": request.number, "priority": request.priority}
+            inner.append({**fields, "tick": request.tick, **own, **who})
+            if len(inner) % PACED == 0:
+                yield
     return asked
+
+
+def _unsealed(value: Any) -> Generator[None, None, Any]:
+    """Drop seals as `_without_seals` does, with a step after every few items of the lists that members hold."""
+    if type(value) is list:
+        items = list[Any]()
+        for number, item in enumerate(value, 1):
+            items.append(_without_seals(item))
+            if number % PACED == 0:
+                yield
+        return items
+    if type(value) is not dict:
+        return value
+    members = dict[str, Any]()
+    for name, item in value.items():
+        if name != "seal" or type(item) is not str:
+            members[name] = item if name in _OPAQUE else (yield from _unsealed(item))
+    return members
 
 
 def _without_seals(value: Any) -> Any:
@@ -245,7 +317,7 @@ def _without_seals(value: Any) -> Any:
     if type(value) is not dict:
         return value
     return {
-        name: item if name in ("payload", "data", "pose") else _without_seals(item)
+        name: item if name in _OPAQUE else _without_seals(item)
         for name, item in value.items()
         if name != "seal" or type(item) is not str
     }

@@ -8,16 +8,18 @@ from msgspec import structs
 from starlette.responses import Response
 
 from app.api import decode, plain
-from app.api.answers import answer_of
+from app.api.answers import answer_in_steps, answer_of
 from app.api.callers import Caller
 from app.api.deps import body_of, format_of, scene_in, settings_of, submit
-from app.api.envelope import addressed
-from app.api.formats import FORMATS, Format
+from app.api.envelope import addressed_in_steps
+from app.api.formats import FORMATS, JSON, Format
 from app.api.problems import ProblemError
 from app.api.quota import Quota
+from app.api.reading import parse_in_steps
 from app.api.scene_contract import BATCH
 from app.api.security import GuardedRoute, allowed, caller_in, security_of
-from app.sequencing.mailbox import Addressed, Result
+from app.gates.tick import Tick
+from app.sequencing.mailbox import Addressed, Decided, Result
 from app.sequencing.pace import Pace
 from app.settings import Settings
 
@@ -55,12 +57,17 @@ async def places_of(body: bytes, sent: Format, settings: Settings, caller: Calle
         places = await _plain_places(wires, settings, caller)
         if places is not None:
             return places
-        return await decoded(decode.members(sent.parse(body, settings), settings), settings, caller)
-    members = decode.members(sent.parse(body, settings), settings)
+        return await decoded(decode.members(await _parsed(body, sent, settings), settings), settings, caller)
+    members = decode.members(await _parsed(body, sent, settings), settings)
     asked = members.get("commands")
     if type(asked) is list and len(asked) > 1:
         quota.take(caller, len(asked) - 1)
     return await decoded(members, settings, caller)
+
+
+async def _parsed(body: bytes, sent: Format, settings: Settings) -> Any:
+    """Read the values of a body; of JSON, others run in between."""
+    return await Pace().through(parse_in_steps(body, settings)) if sent is JSON else sent.parse(body, settings)
 
 
 async def _plain_places(wires: list[plain.Wire], settings: Settings, caller: Caller) -> list[Place] | None:
@@ -87,7 +94,11 @@ async def rendered(places: list[Place], results: list[Result], sent: Format, set
         if number % PACED == 0 and pace.is_due:
             await pace.pause()
         if type(place) is Addressed:
-            answers.append(answer_of(next(following), retry_after=retry_after))
+            result = next(following)
+            if type(result) is Decided and type(result.record.command) is Tick:
+                answers.append(await pace.through(answer_in_steps(result.sequence, result.record)))
+            else:
+                answers.append(answer_of(result, retry_after=retry_after))
         else:
             assert isinstance(place, ProblemError)
             answers.append(msgspec.json.encode({"problem": place.body(retry_after=retry_after)}))
@@ -116,7 +127,7 @@ async def decoded(body: dict[str, Any], settings: Settings, caller: Caller) -> l
         if pace.is_due:
             await pace.pause()
         try:
-            place = allowed(caller, addressed(item, settings, index=index))
+            place = allowed(caller, await pace.through(addressed_in_steps(item, settings, index=index)))
             places.append(_renumbered(place, numbers) if place.references else place)
         except ProblemError as problem:
             # Without the frames it came through, which would all be kept as long as the batch is.

@@ -40,7 +40,7 @@ _DIGITS_MAX = 400
 ITEMS_MAX = 4096
 """The most items of any list or object in a rig or spawn."""
 
-_VALUES_SEEN_MAX = 32_768
+VALUES_SEEN_MAX = 32_768
 """More values than any command, rig or pose that is taken has; about 40 ms of looking."""
 
 LEVELS_READ_MAX = 200
@@ -80,11 +80,27 @@ def parse(body: bytes, settings: Settings) -> Any:
     raise ProblemError("malformed-json", said)
 
 
+def parse_one(body: bytes, settings: Settings) -> Any:
+    """Read a body that is one command, rig or the like, as `parse`.
+
+    Raises:
+        ProblemError: As `parse`; besides `too-large` for more values than any of them has.
+    """
+    if len(body) > 2 * VALUES_SEEN_MAX and values_in(body) > VALUES_SEEN_MAX:
+        raise ProblemError("too-large", f"the body holds more than {VALUES_SEEN_MAX} values", limit=VALUES_SEEN_MAX)
+    return parse(body, settings)
+
+
+def values_in(body: bytes) -> int:
+    """Give about how many values a body has: its commas, lists and objects."""
+    return body.count(b",") + body.count(b"[") + body.count(b"{")
+
+
 def holds_many_values(body: bytes, settings: Settings) -> bool:
     """Say whether a body may hold more values than are read: reading holds the event loop, for as long as there are."""
     limit = settings.json_values_max
     # Each takes two bytes at least.
-    return len(body) > 2 * limit and body.count(b",") + body.count(b"[") + body.count(b"{") > limit
+    return len(body) > 2 * limit and values_in(body) > limit
 
 
 def _parse_long_numbers(body: bytes, settings: Settings) -> Any:
@@ -216,10 +232,8 @@ def _require_few(value: Any) -> None:
         held = unseen.pop()
         if type(held) is dict or type(held) is list:
             seen += len(held)
-            if seen > _VALUES_SEEN_MAX:
-                raise ProblemError(
-                    "too-large", "what does not fit is too large to be looked at", limit=_VALUES_SEEN_MAX
-                )
+            if seen > VALUES_SEEN_MAX:
+                raise ProblemError("too-large", "what does not fit is too large to be looked at", limit=VALUES_SEEN_MAX)
             unseen.extend(held.values() if type(held) is dict else held)
 
 

@@ -151,7 +151,7 @@ async def json_of(request: Request) -> bytes:
 async def members_of(request: Request) -> dict[str, Any]:
     """Read the body as one JSON object."""
     settings = settings_of(request)
-    return decode.members(decode.parse(await json_of(request), settings), settings)
+    return decode.members(decode.parse_one(await json_of(request), settings), settings)
 
 
 def key_of(request: Request) -> str | None:

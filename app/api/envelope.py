@@ -1,6 +1,6 @@
 """Envelopes: commands as they come with others, in a batch, a bundle or a tick, and what ties them to each other."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
 from msgspec import UNSET, Struct, UnsetType
@@ -8,6 +8,7 @@ from msgspec import UNSET, Struct, UnsetType
 from app.api import decode
 from app.api.problems import ProblemError
 from app.gates.bundle import Bundle, Member, References
+from app.gates.candidate import finished
 from app.gates.decision import Command
 from app.gates.identity import (
     NAME_LENGTH_MAX,
@@ -27,6 +28,9 @@ from app.settings import Settings
 _NO_TOKEN = {"character": "", "layer": "", "epoch": 0, "generation": 0, "from": "", "to": ""}
 _STANDS_FOR: dict[str, Any] = {"token": _NO_TOKEN, "holder": _NO_TOKEN, "clip_instance": 0, "request": 0}
 """The fields that may be `{"answer": i}`, and what they hold until that answer is known."""
+
+PACED = 16
+"""After how many items of a list there is a step."""
 
 ItemT = TypeVar("ItemT")
 
@@ -62,6 +66,24 @@ def addressed(item: Any, settings: Settings, *, index: int) -> Addressed:
     Raises:
         ProblemError: As `decode.command`; the rest of the batch is none the worse for it.
     """
+    fields, name, character, key = _envelope(item, settings)
+    if name in _OF_SCENES:
+        _without_character(character, name)
+        return Addressed(None, of_scene(name, fields, settings), key)
+    return _of_character(name, fields, character, key, settings, index)
+
+
+def addressed_in_steps(item: Any, settings: Settings, *, index: int) -> Generator[None, None, Addressed]:
+    """Decode the command at one place as `addressed` does, in steps: it may hold many."""
+    fields, name, character, key = _envelope(item, settings)
+    if name in _OF_SCENES:
+        _without_character(character, name)
+        return Addressed(None, (yield from of_scene_in_steps(name, fields, settings)), key)
+    return _of_character(name, fields, character, key, settings, index)
+
+
+def _envelope(item: Any, settings: Settings) -> tuple[dict[str, Any], str, Any, str | None]:
+    """Take the envelope off: the fields of the command itself, its name, character and key."""
     fields = item if type(item) is dict else decode.members(item, settings)
     take = fields.pop
     name, character, key = take("command", None), take("character", None), take("key", None)
@@ -71,9 +93,12 @@ def addressed(item: Any, settings: Settings, *, index: int) -> Addressed:
         key = decode.key(key)
     if type(name) is not str:
         raise ProblemError("invalid", "a command needs its name", at="command")
-    if name in _OF_SCENES:
-        _without_character(character, name)
-        return Addressed(None, of_scene(name, fields, settings), key)
+    return fields, name, character, key
+
+
+def _of_character(
+    name: str, fields: dict[str, Any], character: Any, key: str | None, settings: Settings, index: int
+) -> Addressed:
     if type(character) is not str or not is_identifier(character):
         raise ProblemError("invalid", "a command needs the id of a character", at="character")
     try:
@@ -89,20 +114,25 @@ def of_scene(name: str, fields: dict[str, Any], settings: Settings) -> Bundle | 
     Raises:
         ProblemError: `invalid` or `too-large`, with the place at fault.
     """
+    return finished(of_scene_in_steps(name, fields, settings))
+
+
+def of_scene_in_steps(name: str, fields: dict[str, Any], settings: Settings) -> Generator[None, None, Bundle | Tick]:
+    """Decode the fields of a bundle or a tick as `of_scene` does, with a step after every few of what they hold."""
     if "command" in fields:
         raise ProblemError("invalid", "Object contains unknown field `command`", at="command")
-    return _bundle(fields, settings) if name == "bundle" else _tick(fields, settings)
+    return (yield from _bundle(fields, settings) if name == "bundle" else _tick(fields, settings))
 
 
-def _bundle(fields: dict[str, Any], settings: Settings) -> Bundle:
+def _bundle(fields: dict[str, Any], settings: Settings) -> Generator[None, None, Bundle]:
     commands = _items(fields, "commands", settings.bundle_commands_max, settings)
     envelope = decode.fitted(fields, _BundleFields, settings)
-    members = _each("commands", commands, _member, settings)
+    members = yield from _each("commands", commands, _member, settings)
     return Bundle(commands=members, link=envelope.link, holder=envelope.holder)
 
 
-def _member(item: Any, settings: Settings, index: int) -> Member:
-    place = addressed(item, settings, index=index)
+def _member(item: Any, settings: Settings, index: int) -> Generator[None, None, Member]:
+    place = yield from addressed_in_steps(item, settings, index=index)
     if place.character is None:
         raise ProblemError("invalid", "a bundle holds commands of characters", at="command")
     if place.key is not None:
@@ -110,10 +140,10 @@ def _member(item: Any, settings: Settings, index: int) -> Member:
     return Member(place.character, place.command, place.references)  # type: ignore[arg-type]  # it is for a character
 
 
-def _tick(fields: dict[str, Any], settings: Settings) -> Tick:
+def _tick(fields: dict[str, Any], settings: Settings) -> Generator[None, None, Tick]:
     requests = _items(fields, "requests", settings.batch_commands_max, settings, default=UNSET)
     envelope = decode.fitted(fields, _TickFields, settings)
-    held = UNSET if requests is UNSET else _each("requests", requests, _request, settings)
+    held = UNSET if requests is UNSET else (yield from _each("requests", requests, _request, settings))
     try:
         return Tick(
             rollback=envelope.rollback,
@@ -126,12 +156,12 @@ def _tick(fields: dict[str, Any], settings: Settings) -> Tick:
         raise ProblemError("invalid", str(error)) from error
 
 
-def _request(item: Any, settings: Settings, index: int) -> Request:
+def _request(item: Any, settings: Settings, index: int) -> Generator[None, None, Request]:
     fields = item if type(item) is dict else decode.members(item, settings)
     tick, source, number, priority = _request_fields(fields, settings)
     if "key" in fields:
         raise ProblemError("invalid", "a request is known by its source and number; it takes no key", at="key")
-    place = addressed(fields, settings, index=0)
+    place = yield from addressed_in_steps(fields, settings, index=0)
     if type(place.command) is Tick:
         raise ProblemError("invalid", "a tick holds no ticks", at="command")
     return Request(
@@ -209,13 +239,18 @@ def _items(fields: dict[str, Any], name: str, limit: int, settings: Settings, *,
 
 
 def _each(
-    name: str, items: list[Any], decoded: Callable[[Any, Settings, int], ItemT], settings: Settings
-) -> list[ItemT]:
-    """Decode the items of a list; a problem with one names the place it stands at."""
+    name: str,
+    items: list[Any],
+    decoded: Callable[[Any, Settings, int], Generator[None, None, ItemT]],
+    settings: Settings,
+) -> Generator[None, None, list[ItemT]]:
+    """Decode the items of a list, with a step after every few; a problem with one names the place it stands at."""
     index, taken = 0, list[ItemT]()
     try:
         for index, item in enumerate(items):
-            taken.append(decoded(item, settings, index))
+            taken.append((yield from decoded(item, settings, index)))
+            if len(taken) % PACED == 0:
+                yield
     except ProblemError as problem:
         at = f"{name}[{index}]" if problem.at is None else f"{name}[{index}].{problem.at}"
         raise ProblemError(problem.name, problem.detail, at=at, limit=problem.limit) from problem

@@ -8,7 +8,7 @@ from msgspec import UNSET, Struct
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from app.api.answers import shown
+from app.api.answers import shown_in_steps
 from app.api.deps import OpenedDep, RegistryDep, SceneName
 from app.api.inspect import After, Limit, page_size
 from app.api.problems import ProblemError
@@ -139,7 +139,7 @@ async def history(
         if pace.is_due:
             await pace.pause()
         if record is not None and wanted.takes(record):
-            found.append(msgspec.json.encode(shown(sequence, at, record)))
+            found.append(msgspec.json.encode(await pace.through(shown_in_steps(sequence, at, record))))
             size += len(found[-1])
     else:
         seen = last

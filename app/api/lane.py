@@ -239,7 +239,7 @@ class LaneRequest(RequestResponseCycle):
             raise _Ordinary
         try:
             lane.security.quota.take(caller, 1)
-            fields = decode.members(decode.parse(bytes(self.body), lane.settings), lane.settings)
+            fields = decode.members(decode.parse_one(bytes(self.body), lane.settings), lane.settings)
             command = decode.command(target.command, fields, lane.settings)
             named = None if key is None else decode.key(key.decode("latin-1"))
             commands = [allowed(caller, Addressed(target.character, command, named))]

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import msgspec
 
-from app.api.answers import shown
+from app.api.answers import shown_in_steps
 from app.api.wanted import Wanted
 from app.gates.candidate import finished
 from app.sequencing.feed import Turn
@@ -80,7 +80,7 @@ async def packed_turn(turn: Turn, place: int, wanted: Wanted, packing: Packing, 
 def _packed(turn: Turn, place: int, wanted: Wanted, packing: Packing) -> Generator[None, None, tuple[bytes, int]]:
     """Pack a turn decision by decision: others may run at each step, and may have packed some of it meanwhile."""
     parts, size = list[bytes](), 0
-    records = turn.records
+    records = yield from turn.records_in_steps()
     rendered: list[bytes | None] = turn.made.setdefault(_SHOWN, [None] * len(records))
     for index in range(max(place + 1 - turn.first, 0), len(records)):
         yield
@@ -88,8 +88,11 @@ def _packed(turn: Turn, place: int, wanted: Wanted, packing: Packing) -> Generat
             continue
         part = rendered[index]
         if part is None:
-            part = rendered[index] = _encode(shown(turn.first + index, turn.at, records[index]))
-            turn.grow(len(part))
+            made = _encode((yield from shown_in_steps(turn.first + index, turn.at, records[index])))
+            part = rendered[index]
+            if part is None:
+                part = rendered[index] = made
+                turn.grow(len(part))
         parts.append(part)
         size += len(part)
         last = turn.first + index

@@ -100,11 +100,19 @@ class Candidate(Overlay):
                 apply_bundle(self, command, answer)
         elif type(command) is Tick:
             if type(answer) is Ticked:
-                apply_tick(self, command, answer)
+                finished(apply_tick(self, command, answer))
         elif type(answer) is not Refused:
             evolve_life(self, None, command, answer)
         revision = record.revision if type(answer) is Refused else revision
         return self._record(name, command, answer, revision, record.mark, record.consequences)
+
+    def apply_in_steps(self, record: Record) -> Generator[None, None, Record]:
+        """Add a recorded decision, as `apply`, in steps: a tick may be much work."""
+        command, answer = record.command, record.answer
+        if type(command) is not Tick or type(answer) is not Ticked:
+            return self.apply(record)
+        yield from apply_tick(self, command, answer)
+        return self._record(record.character, command, answer, 0, record.mark, record.consequences)
 
     def _record(
         self,

@@ -109,6 +109,11 @@ class Roster:
         hot.pop(name, None)
         hot[name] = character
 
+    @property
+    def is_warm(self) -> bool:
+        """Say whether there are more live values than the bound."""
+        return len(self._hot) > self._hot_max
+
     def cool(self, at_most: int) -> None:
         """Let the longest untouched go to sleep, as far as there are more live values than the bound and `at_most`."""
         hot = self._hot

@@ -21,8 +21,8 @@ ENTRIES_TIDY = 4_096
 """How many agenda entries a scene holds before it looks which of them came to nothing."""
 
 
-COOLED_MAX = 1_024
-"""How many characters go to sleep at one adoption, which nothing interrupts: about 5 ms."""
+COOLED_MAX = 64
+"""How many characters go to sleep at one adoption, which nothing interrupts: about 2 ms. Whoever adopts lets more."""
 
 
 class Bounds(Struct, frozen=True):

@@ -50,7 +50,7 @@ _digested = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 def settle_tick(scene: Overlay, tick: Tick) -> Generator[None, None, Answer]:
-    """Decide a tick, a step for every few requests that are sealed; the answer is what the steps return.
+    """Decide a tick, a step for every few requests or characters; the answer is what the steps return.
 
     A part that is refused changes nothing; when all are, the overlay is what it was. Between two steps it is neither.
     """
@@ -62,7 +62,7 @@ def settle_tick(scene: Overlay, tick: Tick) -> Generator[None, None, Answer]:
         return replace(fact, refused={"rollback": refusal})
     start(scene)
     if tick.rollback is not UNSET:
-        fact = replace(fact, rollback=roll_back(scene, tick.rollback))
+        fact = replace(fact, rollback=(yield from roll_back(scene, tick.rollback)))
     if tick.requests is not UNSET:
         fact = replace(fact, requests=_hold(scene, tick.requests))
     refused: dict[str, Refused] = {}
@@ -84,24 +84,26 @@ def settle_tick(scene: Overlay, tick: Tick) -> Generator[None, None, Answer]:
     return fact
 
 
-def apply_tick(scene: Overlay, tick: Tick, fact: Ticked) -> None:
-    """Apply a tick that was settled before: asks no rule."""
+def apply_tick(scene: Overlay, tick: Tick, fact: Ticked) -> Generator[None, None, None]:
+    """Apply a tick that was settled before, in steps as it was: asks no rule."""
     if fact.refusal() is not None:
         return
     start(scene)
     if fact.rollback is not UNSET:
-        roll_back(scene, fact.rollback.tick)
+        yield from roll_back(scene, fact.rollback.tick)
     if tick.requests is not UNSET and fact.requests is not UNSET:
         queued = [request for request, refused in zip(tick.requests, fact.requests, strict=True) if refused is None]
         scene.ticks = replace(scene.ticks, held=_with_held(scene.ticks.held, queued))
     if fact.seal is not UNSET:
         for each in fact.seal.ticks:
             scene.open_tick(each.tick)
-            for applied in each.applied:
+            for number, applied in enumerate(each.applied, 1):
                 _apply_request(scene, each.tick, applied)
+                if number % PACED == 0:
+                    yield
             if each.expired is not None:
                 _apply_expired(scene, each.expired)
-            _end_tick(scene, each.tick, _in_order(scene, each.tick), each.applied)
+            yield from _end_tick(scene, each.tick, _in_order(scene, each.tick), each.applied)
         _end_seal(scene, fact.seal.tick)
     if fact.confirm is not UNSET:
         confirm(scene, fact.confirm.tick)
@@ -190,7 +192,7 @@ def _seal(scene: Overlay, through: int) -> Generator[None, None, TickSealed]:
                 yield
         expired = _expire(scene, tick)
         ticks.append(TickApplied(tick, applied, expired))
-        _end_tick(scene, tick, requests, applied)
+        yield from _end_tick(scene, tick, requests, applied)
     _end_seal(scene, through)
     return TickSealed(through, scene.ticks.digest.hex(), ticks)
 
@@ -281,11 +283,13 @@ def _end_expired(scene: Overlay, tokens: list[TokenEnded]) -> None:
     note_ended_links(scene, links)
 
 
-def _end_tick(scene: Overlay, tick: int, requests: list[Request], applied: list[Applied]) -> None:
+def _end_tick(
+    scene: Overlay, tick: int, requests: list[Request], applied: list[Applied]
+) -> Generator[None, None, None]:
     """Close a tick: keep what undoes it, and let the next one begin."""
     ticks = scene.settled_ticks()
     undo = scene.undo(scene.sequence + 1, b"")
-    digest = _digest(scene, ticks.digest, tick, requests, undo)
+    digest = yield from _digest(scene, ticks.digest, tick, requests, undo)
     sealed = replace(undo, digest=digest)
     scene.settle_ticks(
         replace(
@@ -321,7 +325,9 @@ def _end_seal(scene: Overlay, through: int) -> None:
     scene.open_tick(through + 1)
 
 
-def _digest(scene: Overlay, former: bytes, tick: int, requests: Iterable[Request], undo: Sealed) -> bytes:
+def _digest(
+    scene: Overlay, former: bytes, tick: int, requests: Iterable[Request], undo: Sealed
+) -> Generator[None, None, bytes]:
     """Give the digest of everything sealed up to a tick: what was asked in it, and what looks otherwise since.
 
     Numbers that a rollback does not take back, times and seals are no part of it, nor is what nobody sees: a scene that
@@ -332,7 +338,9 @@ def _digest(scene: Overlay, former: bytes, tick: int, requests: Iterable[Request
         for request in requests
     ]
     shown = []
-    for name in sorted({**undo.before, **undo.newborn}):
+    for number, name in enumerate(sorted({**undo.before, **undo.newborn}), 1):
+        if number % PACED == 0:
+            yield
         before, now = undo.before.get(name), scene.character(name)
         rig = None if now is None else scene.rig_of(now)
         if before is None or now is None or rig is None or not _looks_alike(before, now, rig):

@@ -3,7 +3,8 @@
 Source: contract, section 8, "Rollback": what comes back, what never comes back, what is forgotten.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Generator, Iterable
+from typing import TypeVar
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -21,6 +22,11 @@ from app.gates.tick import Given, Gone, Link, RolledBack, Sealed, TickConfirmed,
 from app.gates.transition import EPOCH_ENDED
 from app.gates.tying import Lost, end_tokens, linked_tokens, note_ended_links, tokens_ended
 
+ResultT = TypeVar("ResultT")
+
+PACED = 16
+"""After how many characters that are looked at or restored others may run."""
+
 Windows = frozenset[tuple[int, int, int]]
 """(clip instance, loop, frame) of the events that opened windows."""
 
@@ -37,8 +43,8 @@ def refusal_of_rollback(scene: Overlay, tick: int) -> Refused | None:
     return None
 
 
-def roll_back(scene: Overlay, tick: int) -> RolledBack:
-    """Restore what the scene was at the end of a tick, which the scene can go back to."""
+def roll_back(scene: Overlay, tick: int) -> Generator[None, None, RolledBack]:
+    """Restore what the scene was at the end of a tick, which the scene can go back to, in steps of a few characters."""
     ticks = scene.settled_ticks()
     undone = [ticks.past[other] for other in sorted(ticks.past) if other > tick]
     undone.append(scene.undo(scene.sequence, b""))
@@ -63,8 +69,8 @@ def roll_back(scene: Overlay, tick: int) -> RolledBack:
     gone_of: dict[str, list[Gone]] = {}
     for each in unreturned:
         gone_of.setdefault(each.character, []).append(each)
-    final = {name: _windows_of_ended_life(scene, name, undone) for name in names}
-    waiting = {name: _restore(scene, name, undone, gone_of.get(name, [])) for name in names}
+    final = yield from _by_name(names, lambda name: _windows_of_ended_life(scene, name, undone))
+    waiting = yield from _by_name(names, lambda name: _restore(scene, name, undone, gone_of.get(name, [])))
     scene.ticks = replace(
         scene.ticks,
         unreturned=[
@@ -74,7 +80,7 @@ def roll_back(scene: Overlay, tick: int) -> RolledBack:
         ],
     )
     scene.start_tick(tick + 1)
-    consequences = _end_unfounded(scene, undone, names)
+    consequences = yield from _end_unfounded(scene, undone, names)
     # A decision that sealed later ticks too is undone in part, so its own key is decided afresh.
     reaches_beyond = any(sealed.sequence == last.sequence for other, sealed in ticks.past.items() if other > tick)
     kept, earlier = last.sequence - reaches_beyond, scene.forgets_after
@@ -83,10 +89,24 @@ def roll_back(scene: Overlay, tick: int) -> RolledBack:
     return RolledBack(tick, timeline, list(names), consequences)
 
 
-def _end_unfounded(scene: Overlay, undone: list[Sealed], names: Iterable[str]) -> Consequences | None:
+def _by_name(names: Iterable[str], of: Callable[[str], ResultT]) -> Generator[None, None, dict[str, ResultT]]:
+    """Give what there is of each name, in order, with a step after every few."""
+    given = dict[str, ResultT]()
+    for number, name in enumerate(names, 1):
+        given[name] = of(name)
+        if number % PACED == 0:
+            yield
+    return given
+
+
+def _end_unfounded(
+    scene: Overlay, undone: list[Sealed], names: Iterable[str]
+) -> Generator[None, None, Consequences | None]:
     """End tokens and windows that came back, though what they are tied to ended for good with an epoch or a life."""
     lost = []
-    for name in names:
+    for number, name in enumerate(names, 1):
+        if number % PACED == 0:
+            yield
         then, now = _earlier(name, undone)[0], scene.character(name)
         for layer, arbiter in then.layers.items():
             link = None if arbiter.pending is None else arbiter.pending.link

@@ -1,13 +1,13 @@
 """The codec: turns and checkpoints as the journal stores them, each with a format number, nothing ever skipped."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar, Union
+from collections.abc import Generator
+from typing import Any, Union
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from app.gates.bundle import Answered, Bundled
-from app.gates.candidate import WIDE, concerned
+from app.gates.candidate import WIDE, concerned, finished
 from app.gates.catalogue import COMMANDS, word_of
 from app.gates.consequence import Consequences
 from app.gates.decision import Command, Refused, Undecided, name_of
@@ -17,9 +17,10 @@ from app.gates.lives import Remains
 from app.gates.receipt import Mark, Receipt
 from app.gates.scene import OpenTicks, Record, SceneState
 from app.gates.tally import Tally
-from app.gates.tick import Applied, Ticked
+from app.gates.tick import Applied, Sealed, TickAnswers, TickApplied, Ticked, Ticks
 from app.gates.transition import Begin
 from app.journal.port import JournalDamaged
+from app.journal.slices import PACED, decoded_in_steps, encoded_in_steps
 
 FORMAT = 2
 """The layout of entries and checkpoints. Another number is refused, never guessed at."""
@@ -123,17 +124,21 @@ class StoredCharacter(Struct, frozen=True, array_like=True, gc=False):
     tally: Tally | None
 
 
-HeadT = TypeVar("HeadT", EntryHead, CheckpointHead)
+_OPENED: frozenset[type[Struct]] = frozenset(
+    {CheckpointHead, SceneState, OpenTicks, Ticks, Sealed, TickAnswers, _StoredEntry, _TracedEntry}
+)
+"""What is packed part by part."""
+
+_HOLDS_OTHERS = frozenset({Bundled, Ticked})
+"""The answers that hold others."""
 
 _UNREADABLE = (msgspec.DecodeError, RecursionError)
 """What bytes raise that nobody can have written here: no value of the type, or one nested without end."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_head = msgspec.msgpack.Decoder(EntryHead).decode
-_decode_records = msgspec.msgpack.Decoder(list[_StoredRecord]).decode
 _decode_outcome = msgspec.msgpack.Decoder(_Outcome).decode
 _decode_refused = msgspec.msgpack.Decoder(Refused).decode
-_decode_checkpoint = msgspec.msgpack.Decoder(CheckpointHead).decode
 _decode_granted = msgspec.msgpack.Decoder(Granted).decode
 _decode_character = msgspec.msgpack.Decoder(StoredCharacter).decode
 _ANSWERS: dict[type[Command], dict[str, Any]] = {
@@ -152,14 +157,36 @@ _INNER: dict[str, dict[str, Any]] = {
 
 def encode_entry(*, at: int, first: int, records: list[Record], traced: list[Traced] | None = None) -> bytes:
     """Pack one turn. A refused command is stored without its payload or data: only what explains the refusal."""
-    touched = dict.fromkeys([record.character for record in records if record.character is not None])
+    touched = dict[str, None]()
+    return _encode(_stored_entry(at, first, _kept(records, touched), touched, traced))
+
+
+def encode_entry_in_steps(
+    *, at: int, first: int, records: list[Record], traced: list[Traced]
+) -> Generator[None, None, bytes]:
+    """Pack one turn as `encode_entry` does, with a step after every few decisions."""
+    touched, stored = dict[str, None](), list[Record]()
+    for start in range(0, len(records), PACED):
+        stored += _kept(records[start : start + PACED], touched)
+        yield
+    return (yield from encoded_in_steps(_stored_entry(at, first, stored, touched, traced), _OPENED))
+
+
+def _kept(records: list[Record], touched: dict[str, None]) -> list[Record]:
+    """Give decisions as they are stored, and note whom they touched."""
+    touched.update(dict.fromkeys([record.character for record in records if record.character is not None]))
     for record in records:
         if record.consequences is not None or type(record.command) in WIDE:
             touched.update(dict.fromkeys(concerned(record)))
-    stored = [record if type(record.answer) is not Refused else _without_payload(record) for record in records]
+    return [record if type(record.answer) is not Refused else _without_payload(record) for record in records]
+
+
+def _stored_entry(
+    at: int, first: int, stored: list[Record], touched: dict[str, None], traced: list[Traced] | None
+) -> "_StoredEntry":
     if traced:
-        return _encode(_TracedEntry(FORMAT, RULES, at, first, list(touched), stored, traced))
-    return _encode(_StoredEntry(FORMAT, RULES, at, first, list(touched), stored))
+        return _TracedEntry(FORMAT, RULES, at, first, list(touched), stored, traced)
+    return _StoredEntry(FORMAT, RULES, at, first, list(touched), stored)
 
 
 def decode_head(blob: bytes) -> EntryHead:
@@ -168,18 +195,18 @@ def decode_head(blob: bytes) -> EntryHead:
     Raises:
         JournalDamaged: The bytes are no entry, or one of a format that this version does not know.
     """
-    return _of_known_format(_decode_head, blob, "an entry")
-
-
-def _of_known_format(decode: Callable[[bytes], HeadT], blob: bytes, what: str) -> HeadT:
-    """Read a head, whose format number must be the one that this version writes."""
     try:
-        head = decode(blob)
+        head = _decode_head(blob)
     except _UNREADABLE as error:
-        raise JournalDamaged(f"{what} cannot be read: {error}") from error
+        raise JournalDamaged(f"an entry cannot be read: {error}") from error
+    _require_known_format(head, "an entry")
+    return head
+
+
+def _require_known_format(head: EntryHead | CheckpointHead, what: str) -> None:
+    """See that the format is the one that this version writes."""
     if head.format != FORMAT:
         raise JournalDamaged(f"{what} has format {head.format}; this version reads format {FORMAT}")
-    return head
 
 
 def decode_entry(blob: bytes) -> Entry:
@@ -188,19 +215,23 @@ def decode_entry(blob: bytes) -> Entry:
     Raises:
         JournalDamaged: As `decode_head`, or a decision in it has a command or answer that this version does not know.
     """
+    return finished(decode_entry_in_steps(blob))
+
+
+def decode_entry_in_steps(blob: bytes) -> Generator[None, None, Entry]:
+    """Read a whole entry as `decode_entry` does, with a step after every few decisions, and within a long one."""
     head = decode_head(blob)
+    records = list[Record]()
     try:
-        records = [
-            Record(
-                stored.character,
-                stored.command,
-                _revived(_answer(stored)),
-                stored.revision,
-                stored.mark,
-                stored.consequences,
+        for number, stored in enumerate((yield from decoded_in_steps(head.records, list[_StoredRecord])), 1):
+            answer = _answer(stored)
+            if type(answer) in _HOLDS_OTHERS:
+                answer = yield from _revived(answer)
+            records.append(
+                Record(stored.character, stored.command, answer, stored.revision, stored.mark, stored.consequences)
             )
-            for stored in _decode_records(head.records)
-        ]
+            if number % PACED == 0:
+                yield
     except _UNREADABLE as error:
         raise JournalDamaged(f"the decisions from sequence {head.first} on cannot be read: {error}") from error
     return Entry(head.rules, head.at, head.first, records, head.traced)
@@ -215,24 +246,33 @@ def _answer(stored: _StoredRecord) -> Any:
     return decode(stored.answer)
 
 
-def _revived(answer: Any) -> Any:
+def _revived(answer: Any) -> Generator[None, None, Any]:
     """Give an answer whose inner answers, which say by name what they answer, are what they were when encoded."""
     if type(answer) is Bundled:
-        return Bundled([_revived_answered(given) for given in answer.answers])
+        answers = list[Answered]()
+        for number, given in enumerate(answer.answers, 1):
+            answers.append((yield from _revived_answered(given)))
+            if number % PACED == 0:
+                yield
+        return Bundled(answers)
     if type(answer) is Ticked and answer.seal is not UNSET:
-        ticks = [
-            msgspec.structs.replace(tick, applied=[_revived_applied(applied) for applied in tick.applied])
-            for tick in answer.seal.ticks
-        ]
+        ticks = list[TickApplied]()
+        for tick in answer.seal.ticks:
+            ticks.append(msgspec.structs.replace(tick, applied=(yield from _revived_applied(tick.applied))))
         return msgspec.structs.replace(answer, seal=msgspec.structs.replace(answer.seal, ticks=ticks))
     return answer
 
 
-def _revived_applied(applied: Applied) -> Applied:
-    return Applied(applied.source, applied.number, _revived_answered(applied.answered))
+def _revived_applied(applied: list[Applied]) -> Generator[None, None, list[Applied]]:
+    revived = list[Applied]()
+    for number, each in enumerate(applied, 1):
+        revived.append(Applied(each.source, each.number, (yield from _revived_answered(each.answered))))
+        if number % PACED == 0:
+            yield
+    return revived
 
 
-def _revived_answered(given: Answered) -> Answered:
+def _revived_answered(given: Answered) -> Generator[None, None, Answered]:
     answer = given.answer if type(given.answer) is dict else {}
     if "problem" in answer:
         return msgspec.structs.replace(given, answer=msgspec.convert(answer, Undecided))
@@ -240,7 +280,10 @@ def _revived_answered(given: Answered) -> Answered:
     kind = _INNER.get(given.command, {}).get(outcome) if type(outcome) is str else None
     if kind is None:
         raise JournalDamaged(f"this version does not know {outcome!r} as an answer to {given.command!r}")
-    return msgspec.structs.replace(given, answer=_revived(msgspec.convert(answer, kind)))
+    revived = msgspec.convert(answer, kind)
+    if kind in _HOLDS_OTHERS:
+        revived = yield from _revived(revived)
+    return Answered(given.character, given.command, revived, given.revision, given.consequences)
 
 
 def _without_payload(record: Record) -> Record:
@@ -267,19 +310,38 @@ def encode_checkpoint(
     return _encode(CheckpointHead(FORMAT, state, receipts, closed, ticks, traced or []))
 
 
+def encode_checkpoint_in_steps(
+    state: SceneState,
+    receipts: dict[str, dict[bytes, Receipt]],
+    ticks: OpenTicks,
+    *,
+    closed: bool,
+    traced: list[TracedGrant],
+) -> Generator[None, None, bytes]:
+    """Pack the head of a checkpoint as `encode_checkpoint` does, in steps: nobody changes its parts in between."""
+    return encoded_in_steps(CheckpointHead(FORMAT, state, receipts, closed, ticks, traced), _OPENED)
+
+
 def decode_checkpoint(blob: bytes) -> CheckpointHead:
     """Read the head of a checkpoint.
 
     Raises:
         JournalDamaged: The bytes are no checkpoint, or one of a format that this version does not know.
     """
-    head = _of_known_format(_decode_checkpoint, blob, "a checkpoint")
-    ticks = head.open_ticks.ticks
+    return finished(decode_checkpoint_in_steps(blob))
+
+
+def decode_checkpoint_in_steps(blob: bytes) -> Generator[None, None, CheckpointHead]:
+    """Read the head of a checkpoint as `decode_checkpoint` does, with a step after every few of what it holds."""
     try:
-        answered = {
-            tick: msgspec.structs.replace(answers, applied=[_revived_applied(each) for each in answers.applied])
-            for tick, answers in ticks.answered.items()
-        }
+        head: CheckpointHead = yield from decoded_in_steps(blob, CheckpointHead)
+    except _UNREADABLE as error:
+        raise JournalDamaged(f"a checkpoint cannot be read: {error}") from error
+    _require_known_format(head, "a checkpoint")
+    ticks, answered = head.open_ticks.ticks, dict[int, TickAnswers]()
+    try:
+        for tick, answers in ticks.answered.items():
+            answered[tick] = TickAnswers(answers.sequence, (yield from _revived_applied(answers.applied)))
     except _UNREADABLE as error:
         raise JournalDamaged(f"the answers of a tick in a checkpoint cannot be read: {error}") from error
     open_ticks = msgspec.structs.replace(head.open_ticks, ticks=msgspec.structs.replace(ticks, answered=answered))

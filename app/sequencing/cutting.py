@@ -1,11 +1,14 @@
-"""Cutting: what of a turn fits into one entry of the journal, where not all of it does."""
+"""Cutting: the entry of a turn, and what of the turn fits into one entry, where not all of it does."""
 
 from app.gates.candidate import Candidate
 from app.gates.decision import Problem, Undecided
-from app.journal.codec import Traced, encode_entry
+from app.journal.codec import Traced, encode_entry, encode_entry_in_steps
 from app.journal.port import NotTheWriter
 from app.sequencing.mailbox import Decided, Earlier, Result, Submission
 from app.sequencing.pace import Pace
+
+AT_ONCE_DECISIONS = 4_096
+"""How many decisions are packed in one step, about 3 ms; in several it takes twice as long."""
 
 PACED = 64
 """After how many decisions that are measured it is looked whether others should run."""
@@ -16,6 +19,20 @@ TRACED_BYTES = 96
 
 class Unproved(NotTheWriter):
     """No append shows that what was decided still holds, and others may have written: the journal is read first."""
+
+
+async def encoded(candidate: Candidate, traced: list[Traced]) -> bytes:
+    """Give the entry of a candidate; nothing where nothing was decided. Others run while one of many is made."""
+    at, first, records = candidate.at, candidate.first, candidate.records
+    if not records:
+        return b""
+    if len(records) <= AT_ONCE_DECISIONS:
+        return encode_entry(at=at, first=first, records=records, traced=traced)
+    pace = Pace()
+    blob = await pace.through(encode_entry_in_steps(at=at, first=first, records=records, traced=traced))
+    if pace.is_due:
+        await pace.pause()
+    return blob
 
 
 async def fitting(candidate: Candidate, traced: list[Traced], bytes_max: int) -> int:

@@ -6,12 +6,13 @@ comes too late for the shelf reads the journal (`app/sequencing/past.py`). So a 
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from contextvars import Context
 from typing import Any
 
+from app.gates.candidate import finished
 from app.gates.scene import Record
-from app.journal.codec import decode_entry, decode_head
+from app.journal.codec import decode_entry_in_steps, decode_head
 from app.journal.port import StoredEntry
 from app.settings import Settings
 
@@ -68,9 +69,16 @@ class Turn:
         Raises:
             JournalDamaged: They cannot be read.
         """
+        return finished(self.records_in_steps())
+
+    def records_in_steps(self) -> Generator[None, None, list[Record]]:
+        """Give its decisions as `records` does, with a step after every few that have to be read."""
         if self._records is None:
-            self._records = decode_entry(self._blob).records
-            self.grow(OBJECTS_BYTES * len(self._blob))
+            read = (yield from decode_entry_in_steps(self._blob)).records
+            if self._records is None:
+                # Nobody else read them meanwhile.
+                self._records = read
+                self.grow(OBJECTS_BYTES * len(self._blob))
         return self._records
 
     def may_concern(self, character: str) -> bool:

@@ -2,6 +2,10 @@
 
 import asyncio
 import math
+from collections.abc import Generator
+from typing import TypeVar
+
+ResultT = TypeVar("ResultT")
 
 WORK_S_MAX = 0.01
 """How long work goes on before it lets others run, seconds."""
@@ -27,3 +31,14 @@ class Pace:
         """Let everybody run who is ready."""
         await asyncio.sleep(0)
         self._since = self._time()
+
+    async def through(self, steps: Generator[None, None, ResultT]) -> ResultT:
+        """Take every step, others run in between when it is due; give what the steps return, raise what they raise."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                result: ResultT = done.value
+                return result
+            if self.is_due:
+                await self.pause()

@@ -3,10 +3,11 @@
 from collections.abc import AsyncIterator, Callable
 
 from app.gates.scene import Record
-from app.journal.codec import Entry, decode_entry, decode_head
+from app.journal.codec import Entry, decode_entry_in_steps, decode_head
 from app.journal.port import CommitUnknown, Journal, JournalDamaged, JournalUnavailable, StoredEntry
 from app.sequencing.feed import Shelf, Turn
 from app.sequencing.mailbox import Decided, Earlier, Result
+from app.sequencing.pace import Pace
 from app.sequencing.scrubbing import Damages
 from app.sequencing.store import entry_of
 from app.settings import Settings
@@ -23,7 +24,7 @@ async def decisions(
     Raises:
         JournalUnavailable, JournalDamaged: The history cannot be read.
     """
-    position = await journal.seek(scene, sequence=after + 1)
+    position, pace = await journal.seek(scene, sequence=after + 1), Pace()
     while entries := await journal.read(scene, after=position, limit=HISTORY_ENTRIES_READ):
         for stored in entries:
             position = stored.position
@@ -31,7 +32,8 @@ async def decisions(
             if character is not None and character not in head.characters:
                 yield stored.last, head.at, None
                 continue
-            for sequence, record in enumerate(decode_entry(stored.blob).records, start=stored.first):
+            entry = await pace.through(decode_entry_in_steps(stored.blob))
+            for sequence, record in enumerate(entry.records, start=stored.first):
                 if sequence > after:
                     yield sequence, head.at, record
 

@@ -10,22 +10,27 @@ from app.gates.catalogue import COMMANDS, outcome_of, word_of
 from app.gates.decision import Refused, Undecided, name_of
 from app.gates.scene import Record, Scene
 from app.gates.tick import Ticked
-from app.journal.codec import Traced, encode_entry
+from app.journal.codec import Traced
 from app.journal.port import CommitUnknown, Journal, JournalDamaged, JournalUnavailable, NotTheWriter, StoredEntry
 from app.sequencing.census import Census
 from app.sequencing.contention import CONFLICTS_MAX, Contention
-from app.sequencing.cutting import Unproved, cut, fitting
+from app.sequencing.cutting import Unproved, cut, encoded, fitting
 from app.sequencing.deciding import Deciding
 from app.sequencing.feed import OBJECTS_BYTES, Feeds, Turn
 from app.sequencing.following import Following
 from app.sequencing.mailbox import Decided, Earlier, Mailbox, Result, Submission
-from app.sequencing.store import Gap, SceneStore
+from app.sequencing.pace import Pace
+from app.sequencing.releasing import Releasing
+from app.sequencing.store import Gap, SceneStore, cooled
 from app.settings import Settings
 from app.telemetry.log import log
 from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import Tracing, link
 
 _STOPPED = "the scene is being opened again; try again"
+
+LONG_DECISIONS = 1_024
+"""How many decisions are counted in the step in which they were answered, about 2 ms."""
 
 BARREN_MAX = 2
 """How often a turn is refused for what cannot be found behind the scene, before the scene is read anew as a whole."""
@@ -200,7 +205,7 @@ class Sequencer:
                 if not candidate.exists and any(submission.commands for submission in submissions):
                     candidate.may_begin = await self._census.has_room()
                 results, traced = await Deciding(self.name, self._journal, candidate).decide(submissions)
-                blob = self._encoded(candidate, traced)
+                blob = await encoded(candidate, traced)
                 if len(blob) > self._journal.entry_bytes_max:
                     await self._cut(candidate, traced, submissions, results, is_current=is_current)
                     continue
@@ -224,12 +229,13 @@ class Sequencer:
                 return
             else:
                 self._census.note(before=scene.state.exists, after=candidate.exists)
+                former = Releasing(scene.ticks)
                 if candidate.records:
                     # A turn that decided nothing is not adopted: the journal would know nothing of its time.
                     scene.adopt(candidate)
                     self.store.adopted(scene, candidate, self._position, traced)
-                    self._metrics.turn(outcomes(candidate.records), perf_counter() - started)
-                await self._answer(scene, candidate, submissions, results)
+                self._answer(candidate, submissions, results)
+                await self._rest(scene, candidate, former, perf_counter() - started)
                 return
 
     async def _read_behind(self, conflicts: int) -> Exception | None:
@@ -288,10 +294,10 @@ class Sequencer:
             submission.refuse(JournalUnavailable(_STOPPED))
         self.following.end(_STOPPED)
 
-    async def _answer(
-        self, scene: Scene, candidate: Candidate, submissions: list[Submission], results: list[list[Result | Earlier]]
+    def _answer(
+        self, candidate: Candidate, submissions: list[Submission], results: list[list[Result | Earlier]]
     ) -> None:
-        """Answer what a candidate that is visible now decided; afterwards store a checkpoint when one is due."""
+        """Answer what a candidate decided, in the step in which it became visible."""
         for submission, answers in zip(submissions, results, strict=True):
             if submission.span is not None:
                 # Before its answer: afterwards its span has ended.
@@ -302,6 +308,16 @@ class Sequencer:
         if candidate.records:
             self._publish(candidate, self._appended_bytes)
             self.following.reached(candidate.sequence)
+
+    async def _rest(self, scene: Scene, candidate: Candidate, former: Releasing, took: float) -> None:
+        """Do what is left of a turn of `took` seconds: count it, let go, checkpoint when that is due."""
+        pace = Pace()
+        if len(candidate.records) > LONG_DECISIONS:
+            await pace.pause()
+        if candidate.records:
+            self._metrics.turn(outcomes(candidate.records), took)
+            await former.release(scene.ticks, pace)
+            await cooled(scene, pace)
         if self.store.is_due or candidate.closes:
             await self.store.checkpoint(scene)
 
@@ -319,12 +335,6 @@ class Sequencer:
             closes=not candidate.exists,
         )
         feed.publish(turn)
-
-    def _encoded(self, candidate: Candidate, traced: list[Traced]) -> bytes:
-        """Give the entry of a candidate; nothing where nothing was decided."""
-        if not candidate.records:
-            return b""
-        return encode_entry(at=candidate.at, first=candidate.first, records=candidate.records, traced=traced)
 
     async def _append(self, candidate: Candidate, blob: bytes) -> None:
         """Make a candidate's decisions durable as one entry; a turn that decided nothing writes nothing."""

@@ -7,16 +7,18 @@ from app.gates.identity import Sealer
 from app.gates.lives import Remains
 from app.gates.scene import Bounds, Scene
 from app.gates.tally import NOTHING, Tally, copied, count, counts, prune
+from app.gates.tick import Tick
 from app.journal.codec import (
     Entry,
     StoredCharacter,
     Traced,
     decode_character,
-    decode_checkpoint,
-    decode_entry,
+    decode_checkpoint_in_steps,
+    decode_entry_in_steps,
     decode_granted,
     encode_character,
     encode_checkpoint,
+    encode_checkpoint_in_steps,
 )
 from app.journal.port import (
     START,
@@ -36,6 +38,9 @@ from app.telemetry.log import log
 
 PACED = 64
 """After how many characters of a checkpoint, or decisions of an entry, the work looks whether others should run."""
+
+COOLED_MAX = 1_024
+"""How many characters go to sleep after one turn, so that a long one is not followed by a longer rest."""
 
 ENTRIES_READ_MAX = 256
 """How many entries one read of the tail asks for."""
@@ -71,6 +76,16 @@ def sealer_of(scene: str, secret: bytes, secrets: Sequence[SealSecret]) -> Seale
     return sealer
 
 
+async def cooled(scene: Scene, pace: Pace) -> None:
+    """Let characters go to sleep after a turn was adopted, as far as more are live than should be; others may run."""
+    for _ in range(COOLED_MAX // PACED):
+        if not scene.roster.is_warm:
+            return
+        scene.roster.cool(PACED)
+        if pace.is_due:
+            await pace.pause()
+
+
 class Gap(JournalDamaged):
     """What was read does not follow on the scene: it is damage, unless others trimmed what lies between."""
 
@@ -94,7 +109,7 @@ async def entry_of(journal: Journal, scene: str, sequence: int) -> Entry:
     stored = await journal.read(scene, after=after, limit=1)
     if not stored or not stored[0].first <= sequence <= stored[0].last:
         raise JournalUnavailable("the first answer is no longer kept; make a new key")
-    return decode_entry(stored[0].blob)
+    return await Pace().through(decode_entry_in_steps(stored[0].blob))
 
 
 class SceneStore:
@@ -185,18 +200,22 @@ class SceneStore:
         found, pace = 0, Pace()
         while entries := await self._journal.read(self._name, after=self.position, limit=ENTRIES_READ_MAX):
             for stored in entries:
-                entry = decode_entry(stored.blob)
+                entry = await pace.through(decode_entry_in_steps(stored.blob))
                 if entry.first != scene.sequence + 1:
                     raise Gap(f"scene {self._name!r}: sequence {scene.sequence + 1} is missing before {entry.first}")
                 existed, candidate = scene.state.exists, Candidate(scene, entry.at)
                 for number, record in enumerate(entry.records, 1):
-                    candidate.apply(record)
+                    if type(record.command) is Tick:
+                        await pace.through(candidate.apply_in_steps(record))
+                    else:
+                        candidate.apply(record)
                     if number % PACED == 0 and pace.is_due:
                         await pace.pause()
                 scene.adopt(candidate)
                 self.adopted(scene, candidate, stored.position, entry.traced, is_own=is_own)
                 told(stored, candidate, existed)
                 found += 1
+                await cooled(scene, pace)
                 if pace.is_due:
                     await pace.pause()
             if not to_the_end and len(entries) < ENTRIES_READ_MAX:
@@ -217,7 +236,8 @@ class SceneStore:
         if checkpoint is None:
             return scene
         scene.sealer = sealer_of(self._name, self._journal.secret, checkpoint.secrets)
-        head, remains, pace = decode_checkpoint(checkpoint.header), dict[str, Remains](), Pace()
+        remains, pace = dict[str, Remains](), Pace()
+        head = await pace.through(decode_checkpoint_in_steps(checkpoint.header))
         for number, (name, blob) in enumerate(checkpoint.characters.items(), 1):
             if number % PACED == 0 and pace.is_due:
                 await pace.pause()
@@ -281,7 +301,9 @@ class SceneStore:
             changed[name] = self._stored(scene, name)
         closed = not scene.state.exists
         traced = self.grants.pending(scene.roster)
-        header = encode_checkpoint(scene.state, scene.receipts.dump(), scene.open_ticks(), closed=closed, traced=traced)
+        receipts, ticks = scene.receipts.dump(), scene.open_ticks()
+        steps = encode_checkpoint_in_steps(scene.state, receipts, ticks, closed=closed, traced=traced)
+        header = await pace.through(steps)
         noted, self._changed, self._decisions = self._changed, set(), 0
         position = self.position
         try:

@@ -5,15 +5,18 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.api.answers import answer_bytes, answer_of, decided, iso, shown
+from app.api.answers import answer_bytes, answer_in_steps, answer_of, decided, iso, shown, shown_in_steps
 from app.api.problems import ProblemError
+from app.gates.bundle import Answered, Bundle, Bundled, Member
 from app.gates.decision import Problem, Refused, Undecided
 from app.gates.event_commands import DeliveriesAcknowledged, Enqueue, EventAccepted
 from app.gates.identity import Token
 from app.gates.scene import Record
+from app.gates.tick import Applied, Request, Tick, TickApplied, Ticked, TickSealed
 from app.gates.transition import Begin, TransitionGranted
 from app.sequencing.mailbox import Decided
 from tests.support.caller import Caller
+from tests.support.steps import taken
 
 TOKEN = Token("hero", "base", 1, 1, "Idle", "Run", "1-0123")
 
@@ -114,3 +117,43 @@ def test_a_seal_is_given_to_the_caller_and_never_read_again(call: Caller):
 
     assert token["seal"].encode() not in read
     assert b'"seal"' not in read
+
+
+RUN = Begin(layer="base", target="Run")
+GRANTED = Answered("hero", "begin", TransitionGranted(TOKEN, None), 3)
+
+
+def sealed(requests: int) -> Record:
+    """Give a tick that holds some requests and seals as many."""
+    asked = [Request(1, "ai", number, 0, "hero", RUN) for number in range(requests)]
+    applied = [TickApplied(1, [Applied("ai", number, GRANTED) for number in range(requests)])]
+    return Record(None, Tick(requests=asked, seal=1), Ticked(requests=[], seal=TickSealed(1, "00", applied)), 0)
+
+
+def test_a_seal_of_many_is_answered_in_steps_as_it_is_at_once():
+    answer, steps = taken(answer_in_steps(7, sealed(160)))
+
+    assert answer == answer_bytes(7, sealed(160))
+    assert len(json.loads(answer)["seal"]["answers"]) == 160
+    assert steps >= 10
+
+
+def test_a_seal_of_many_is_shown_in_steps_and_without_any_seal():
+    decision, steps = taken(shown_in_steps(7, 1_000, sealed(160)))
+
+    assert decision == shown(7, 1_000, sealed(160))
+    assert [request["number"] for request in decision["asked"]["requests"]] == list(range(160))
+    assert "seal" not in decision["answer"]["seal"]["answers"][159]["answer"]["token"]
+    assert decision["answer"]["seal"]["digest"] == "00"
+    assert steps >= 40
+
+
+def test_a_bundle_of_many_is_shown_in_steps_and_without_any_seal():
+    members = [Member("hero", RUN, {"token": 1} if number == 9 else {}) for number in range(160)]
+    record = Record(None, Bundle(commands=members), Bundled([GRANTED] * 160), 0)
+
+    decision, steps = taken(shown_in_steps(7, 1_000, record))
+
+    assert decision["asked"]["commands"][9]["token"] == {"answer": 1}
+    assert all("seal" not in each["token"] for each in decision["answer"]["answers"])
+    assert steps >= 20

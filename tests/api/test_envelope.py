@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from app.api.envelope import addressed, of_scene
+from app.api.envelope import addressed, addressed_in_steps, of_scene, of_scene_in_steps
 from app.api.problems import ProblemError
 from app.gates.bundle import Bundle, Member
 from app.gates.identity import Token
@@ -14,6 +14,7 @@ from app.gates.tick import Request, Tick
 from app.gates.transition import Begin, Complete
 from app.sequencing.mailbox import Addressed
 from app.settings import Settings
+from tests.support.steps import taken
 
 SETTINGS = Settings(bundle_commands_max=3, batch_commands_max=4)
 RUN = {"command": "begin", "character": "hero", "layer": "base", "target": "Run"}
@@ -216,3 +217,32 @@ def test_what_is_nested_too_deep_is_too_large_and_not_a_fault_of_the_machine():
         item = {"command": "bundle", "commands": [dict(item)]}
 
     assert problem(of_batch, item)[0] in ("invalid", "too-large")
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "least"),
+    [
+        ("tick", {"requests": [{**REQUEST, "number": number} for number in range(160)]}, 10),
+        ("bundle", {"commands": [RUN] * 160}, 10),
+        (
+            "tick",
+            {"requests": [{"tick": 3, "source": "ai", "number": 1, "command": "bundle", "commands": [RUN] * 160}]},
+            10,
+        ),
+    ],
+    ids=["a tick", "a bundle", "a bundle in a tick"],
+)
+def test_much_is_decoded_in_steps_as_it_is_at_once(name: str, fields: dict[str, Any], least: int):
+    decoded, steps = taken(of_scene_in_steps(name, copied(fields), Settings()))
+    placed, as_many = taken(addressed_in_steps({"command": name, **copied(fields)}, Settings(), index=0))
+
+    assert decoded == placed.command == of_scene(name, copied(fields), Settings())
+    assert steps == as_many >= least
+
+
+def test_a_fault_deep_in_what_is_decoded_in_steps_says_where_it_stands():
+    requests = [{**REQUEST, "number": number} for number in range(99)]
+
+    decode = of_scene_in_steps("tick", copied({"requests": [*requests, {**REQUEST, "command": "nothing"}]}), Settings())
+
+    assert problem(taken, decode) == ("invalid", "requests[99].command")

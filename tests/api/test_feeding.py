@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from app.api import feeding as feeding_module
 from app.api import packing as packing_module
-from app.api.answers import shown
+from app.api.answers import shown_in_steps
 from app.api.feeding import Feeding
 from app.api.problems import ProblemError
 from app.api.wanted import EVERYTHING, Wanted
@@ -586,11 +586,11 @@ async def test_a_snapshot_that_cannot_be_made_leaves_no_watcher(monkeypatch: pyt
 async def test_decisions_are_made_ready_once_for_all_who_want_the_same(monkeypatch: pytest.MonkeyPatch):
     made: list[int] = []
 
-    def counted(sequence: int, at: int, record: Record) -> dict[str, Any]:
+    def counted(sequence: int, at: int, record: Record) -> Generator[None, None, dict[str, Any]]:
         made.append(sequence)
-        return shown(sequence, at, record)
+        return (yield from shown_in_steps(sequence, at, record))
 
-    monkeypatch.setattr(packing_module, "shown", counted)
+    monkeypatch.setattr(packing_module, "shown_in_steps", counted)
     async with served(MemoryJournal(), feed_decisions_max=3) as registry:
         await ask(registry, SPAWN)
         async with reading(registry, after=0) as one, reading(registry, after=0) as two, reading(registry) as three:

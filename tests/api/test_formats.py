@@ -72,6 +72,8 @@ def test_a_value_that_is_written_longer_than_it_needs_is_a_value():
 
 def test_too_many_values_are_not_looked_at():
     assert problem(pack([0] * 9), Settings(json_values_max=8)) == "too-large"
+    assert MSGPACK.parse(pack([0] * 16_384), SETTINGS) == [0] * 16_384
+    assert problem(pack([0] * 16_385)) == "too-large"
 
 
 @given(st.binary(max_size=40))

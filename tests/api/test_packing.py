@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Generator
 
 import pytest
 
@@ -75,11 +76,12 @@ async def test_nothing_wanted_is_no_message_and_read_all_the_same():
 async def test_several_who_ask_at_once_share_the_work(monkeypatch: pytest.MonkeyPatch):
     made: list[int] = []
 
-    def counted(sequence: int, at: int, record: Record) -> dict[str, int]:
+    def counted(sequence: int, at: int, record: Record) -> Generator[None, None, dict[str, int]]:
         made.append(sequence)
+        yield from ()
         return {"sequence": sequence}
 
-    monkeypatch.setattr(packing_module, "shown", counted)
+    monkeypatch.setattr(packing_module, "shown_in_steps", counted)
     held = turn(50)
 
     packed = await asyncio.gather(*(packed_turn(held, 0, EVERYTHING, EVENTS, Pace(0.0)) for _ in range(5)))

@@ -60,6 +60,7 @@ async def test_what_is_asked_of_the_channel_is_a_wish_with_or_without_a_number()
         (b"", ("malformed-json", None), None),
         (b'{"id":1,"id":2}', ("duplicate-json-key", None), None),
         (b"[" * 100_000, ("too-large", None), None),
+        (b'{"id":1,"data":[' + b"0," * 32_768 + b"0]}", ("too-large", None), None),
         ([], ("invalid", None), None),
         ({**PLAY, "id": -1}, ("invalid", "id"), None),
         ({"command": "play"}, ("invalid", "id"), None),

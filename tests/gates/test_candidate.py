@@ -15,6 +15,7 @@ from app.gates.transition import Begin, Cancel, Complete
 from app.journal.codec import decode_entry, encode_entry
 from tests.support.played import Played, member, request
 from tests.support.rigs import candidate
+from tests.support.steps import taken
 
 FORGED = Token("hero", "base", 1, 1, "Idle", "Run", "1-0")
 RUN, HIT = Begin(layer="base", target="Run"), Begin(layer="base", target="Hit")
@@ -174,3 +175,17 @@ def test_a_turn_is_replayed_from_its_records_alone(room: Played):
 def test_entries_follow_each_other_without_a_gap(room: Played):
     with pytest.raises(AssertionError, match="gap"):
         replay(room.scene, room.scene.sequence + 2, room.at, [])
+
+
+def test_a_seal_of_many_is_replayed_in_steps_and_any_other_decision_in_none(room: Played):
+    room.ask(Tick(requests=[request(1, RUN, number=number) for number in range(64)]), None)
+    before = Candidate(room.scene, room.at)
+    decided = Candidate(room.scene, room.at)
+    sealed, begun = decided.decide(None, Tick(seal=1)), decided.decide("hero", RUN)
+    assert not isinstance(sealed, Undecided)
+    assert not isinstance(begun, Undecided)
+
+    steps = [taken(before.apply_in_steps(record)) for record in (sealed, begun)]
+
+    assert steps == [(sealed, 4), (begun, 0)]
+    assert before.living == decided.living

@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import UNSET
 
 from app.gates.bundle import Bundle
-from app.gates.candidate import Candidate
+from app.gates.candidate import Candidate, finished
 from app.gates.decision import Refused
 from app.gates.event_commands import Enqueue
 from app.gates.graph import RequestGraph, WithdrawGraph
@@ -13,11 +13,12 @@ from app.gates.identity import Token
 from app.gates.lives import Despawn, Spawn
 from app.gates.parameter import CommitParameters, ParameterValue
 from app.gates.receipt import mark
-from app.gates.scene import Bounds
-from app.gates.tick import RolledBack, Tick
+from app.gates.scene import Bounds, Record
+from app.gates.tick import RolledBack, Tick, Ticked
 from app.gates.transition import Begin, Cancel, Complete
 from tests.support.played import Played, member, request, word
 from tests.support.rigs import candidate, parameter, rig
+from tests.support.steps import taken
 
 RUN, HIT = Begin(layer="base", target="Run"), Begin(layer="base", target="Hit")
 ARMED = rig(declared={"Speed": parameter("Speed"), "Fire": parameter("Fire", "trigger")})
@@ -585,3 +586,20 @@ def test_spawns_and_bundles_of_ticks_are_undone_as_far_as_they_can_be(room: Play
     assert [word(given.answer) for given in answer.answers] == ["spawned", "granted", "granted"]
     assert (answer.answers[0].answer.created, room.pending("squire")) == (False, "Run")
     assert isinstance(answer.answers[1].answer.token, Token)
+
+
+def test_many_characters_come_back_in_steps_when_it_is_decided_and_when_it_is_replayed(room: Played):
+    names = [f"hero-{number}" for number in range(64)]
+    room.turn(*((name, Spawn()) for name in names))
+    room.tick(seal=1)
+    room.turn(*((name, RUN) for name in names))
+    decided = Candidate(room.scene, room.at)
+
+    record, steps = taken(decided.decide_in_steps(Tick(rollback=1)))
+    assert isinstance(record, Record)
+    again, others = taken(Candidate(room.scene, room.at).apply_in_steps(record))
+
+    assert record == again == finished(Candidate(room.scene, room.at).decide_in_steps(Tick(rollback=1)))
+    assert isinstance(record.answer, Ticked)
+    assert record.answer.rollback == RolledBack(1, 1, names)
+    assert (steps, others) == (12, 12)

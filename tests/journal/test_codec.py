@@ -14,7 +14,7 @@ from app.gates.parameter import CommitParameters, ParameterRefusal, ParameterVal
 from app.gates.receipt import mark
 from app.gates.scene import OpenTicks, Record, SceneState
 from app.gates.tally import LayerTally, Tally
-from app.gates.tick import Applied, TickAnswers, Ticks
+from app.gates.tick import Applied, Tick, TickAnswers, Ticks
 from app.gates.transition import Begin, Complete, TransitionCommitted, TransitionGranted, TransitionRefusal
 from app.journal.codec import (
     FORMAT,
@@ -24,15 +24,21 @@ from app.journal.codec import (
     TracedGrant,
     decode_character,
     decode_checkpoint,
+    decode_checkpoint_in_steps,
     decode_entry,
+    decode_entry_in_steps,
     decode_granted,
     decode_head,
     encode_character,
     encode_checkpoint,
+    encode_checkpoint_in_steps,
     encode_entry,
+    encode_entry_in_steps,
     encode_granted,
 )
 from app.journal.port import JournalDamaged
+from tests.support.played import Played, request
+from tests.support.steps import taken
 
 TOKEN = Token("hero", "base", 1, 1, "Idle", "Run", "1-abc")
 BEGIN = Begin(layer="base", target="Run", data={"clip": "run"})
@@ -276,3 +282,49 @@ def test_what_was_granted_before_a_repair_comes_back():
     assert decode_granted(encode_granted(granted)) == granted
     with pytest.raises(JournalDamaged, match="before a repair"):
         decode_granted(b"nothing of the kind")
+
+
+def ticking() -> Played:
+    """Give a scene that has sealed 400 requests of 40 characters in four ticks, and touched them again since."""
+    room, names = Played(), [f"hero-{number}" for number in range(40)]
+    for name in names:
+        room.spawn(None, name)
+    for tick in range(1, 5):
+        asked = [request(tick, BEGIN, names[number % 40], number=number) for number in range(100)]
+        room.ask(Tick(requests=asked), None)
+        room.tick(seal=tick)
+    room.turn(*((name, BEGIN, mark("server", f"key-{name}", name, BEGIN)) for name in names))
+    return room
+
+
+def test_the_head_of_a_checkpoint_is_packed_and_read_in_steps_as_it_is_at_once():
+    scene = ticking().scene
+    parts = (scene.state, scene.receipts.dump(), scene.open_ticks())
+
+    packed, steps = taken(encode_checkpoint_in_steps(*parts, closed=False, traced=[]))
+    read, others = taken(decode_checkpoint_in_steps(packed))
+
+    assert packed == encode_checkpoint(*parts, closed=False)
+    assert (read.state, read.receipts, read.open_ticks) == parts
+    assert steps >= 4
+    assert others >= 4
+
+
+def test_an_entry_of_many_decisions_is_packed_and_read_in_steps_as_it_is_at_once():
+    records = [GRANTED, REFUSED] * 400
+    traced = [Traced(7, 8, PARENT)]
+
+    blob, steps = taken(encode_entry_in_steps(at=1_000, first=7, records=records, traced=traced))
+    entry, others = taken(decode_entry_in_steps(blob))
+
+    assert blob == encode_entry(at=1_000, first=7, records=records, traced=traced)
+    assert entry.records == records
+    assert steps >= 20
+    assert others >= 20
+
+
+def test_one_decision_that_holds_many_is_read_in_steps():
+    room = ticking()
+    entries = [taken(decode_entry_in_steps(blob)) for blob in room.entries]
+
+    assert max(steps for entry, steps in entries if len(entry.records) == 1) >= 1

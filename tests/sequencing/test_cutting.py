@@ -1,9 +1,11 @@
 """Turns that are too large for one entry: cut in order, answered once, and never half denied."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from app.gates.candidate import Candidate
 from app.gates.decision import Problem, Undecided
 from app.gates.event_commands import Enqueue
 from app.gates.identity import Token
@@ -12,9 +14,10 @@ from app.gates.transition import Begin, Cancel
 from app.journal import codec
 from app.journal.port import START, CommitUnknown, JournalUnavailable
 from app.sequencing import cutting
+from app.sequencing import pace as pace_module
 from app.sequencing.mailbox import Addressed, Decided, Submission, awaited
 from tests.support.journal_fakes import Fault, FaultyJournal
-from tests.support.played import assert_same_scene
+from tests.support.played import Played, assert_same_scene
 from tests.support.sequenced import RUN, SPAWN, Node, Reply, replayed, words
 
 STANDS_IN = Token("", "", 0, 0, "", "")
@@ -95,7 +98,7 @@ async def test_a_huge_turn_is_encoded_and_decided_about_as_often_as_it_has_entri
 
     def counted(**given: Any) -> bytes:
         nonlocal measured
-        measured += 1
+        measured += len(given["records"]) == 1
         return encode(**given)
 
     monkeypatch.setattr(cutting, "encode_entry", counted)
@@ -245,3 +248,20 @@ async def test_a_part_of_retries_that_is_dropped_with_its_turn_is_no_whole_answe
     for dropped in (first, reply):
         with pytest.raises(JournalUnavailable):
             dropped.result()
+
+
+async def test_an_entry_of_many_decisions_is_made_while_others_run_and_is_the_same(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pace_module, "WORK_S_MAX", 0.0)
+    monkeypatch.setattr(cutting, "AT_ONCE_DECISIONS", 64)
+    room, ran = Played(), 0
+    room.spawn()
+    candidate = Candidate(room.scene, room.at)
+    for _ in range(256):
+        candidate.decide("hero", RUN)
+    making = asyncio.ensure_future(cutting.encoded(candidate, []))
+    while not making.done():
+        ran += 1
+        await asyncio.sleep(0)
+
+    assert ran > 8
+    assert await making == codec.encode_entry(at=candidate.at, first=candidate.first, records=candidate.records)

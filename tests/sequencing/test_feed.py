@@ -13,6 +13,7 @@ from app.journal.codec import encode_entry
 from app.journal.port import JournalDamaged, StoredEntry
 from app.sequencing.feed import TAKEN_BYTES, WAKEN_TOGETHER, Feed, Feeds, Shelf, Turn, Watcher, WatchersFull
 from app.settings import Settings
+from tests.support.steps import taken
 
 RECORD = Record("hero", Begin(layer="base", target="Run"), TransitionKept(token=None), 1)
 
@@ -339,3 +340,17 @@ def test_a_stored_turn_is_read_when_it_is_asked_for_and_says_before_whom_it_may_
 def test_a_stored_turn_that_is_none_is_damage():
     with pytest.raises(JournalDamaged):
         Turn.stored(StoredEntry(9, 4, 5, b"\x00"))
+
+
+def test_a_long_stored_turn_is_read_in_steps_and_only_once():
+    blob = encode_entry(at=1_000, first=5, records=[RECORD] * 1_000)
+    held = Turn.stored(StoredEntry(1, 5, 1_004, blob))
+    one, other = held.records_in_steps(), held.records_in_steps()
+    next(one)
+
+    records, steps = taken(other)
+
+    assert records == [RECORD] * 1_000
+    assert steps >= 15
+    assert taken(one)[0] is held.records is records
+    assert taken(held.records_in_steps()) == (records, 0)

@@ -1,6 +1,7 @@
 """Pace: work that takes long lets others run, and what they see meanwhile is what was adopted before."""
 
 import asyncio
+from collections.abc import Generator
 
 import pytest
 
@@ -75,3 +76,28 @@ async def test_others_run_while_much_is_decided_and_see_nothing_of_it(kind: str)
     assert rounds > 5
     assert seen <= {before, before + len(commands)}
     await registry.close()
+
+
+async def test_work_in_steps_gives_what_it_gives_at_once_and_raises_what_it_raises():
+    def steps(number: int) -> Generator[None, None, int]:
+        yield
+        if number < 0:
+            raise ValueError("below 0")
+        return number
+
+    assert await Pace().through(steps(4)) == 4
+    with pytest.raises(ValueError, match="below 0"):
+        await Pace().through(steps(-1))
+
+
+@pytest.mark.usefixtures("restless")
+async def test_others_run_in_every_step_when_it_is_due():
+    ran = list[int]()
+
+    def steps() -> Generator[None, None, None]:
+        for number in range(4):
+            asyncio.get_running_loop().call_soon(ran.append, number)
+            yield
+            assert len(ran) == number + 1, "others ran"
+
+    await Pace().through(steps())

@@ -9,14 +9,17 @@ from app.gates.event_commands import CommitLoop, Enqueue
 from app.gates.graph import RequestGraph
 from app.gates.lives import CloseScene, DeclareRig, Despawn, Spawn
 from app.gates.parameter import CommitParameters, ParameterValue
-from app.gates.scene import Scene
+from app.gates.scene import Bounds, Scene
 from app.gates.tally import LayerTally
 from app.gates.transition import Begin, Complete
 from app.journal.codec import decode_character, decode_head
 from app.journal.port import START
+from app.sequencing import pace as pace_module
 from app.sequencing.mailbox import Decided
+from app.sequencing.pace import Pace
+from app.sequencing.store import COOLED_MAX, cooled
 from tests.support.journal_fakes import FaultyJournal
-from tests.support.played import assert_same_scene
+from tests.support.played import Played, assert_same_scene
 from tests.support.rigs import candidate, parameter, rig
 from tests.support.sequenced import RUN, SPAWN, Clock, Node, replayed
 
@@ -249,3 +252,23 @@ async def test_a_failed_checkpoint_is_made_up_for_by_the_next_one(journal: Fault
     assert checkpoint is not None
     assert sorted(checkpoint.characters) == ["hero", "villain"]
     assert_same_scene(await reopened(journal), node.scene)
+
+
+async def test_after_a_turn_characters_go_to_sleep_a_few_at_a_time_while_others_run(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pace_module, "WORK_S_MAX", 0.0)
+    room, pauses = Played(bounds=Bounds(hot_characters_max=8)), 0
+    room.turn(*((f"hero-{number}", Spawn()) for number in range(COOLED_MAX)))
+    before = {name: room.scene.roster.blob(name) for name in room.scene.roster}
+
+    class Counted(Pace):
+        async def pause(self) -> None:
+            nonlocal pauses
+            pauses += 1
+            await super().pause()
+
+    assert room.scene.roster.is_warm, "an adoption lets few go to sleep"
+    await cooled(room.scene, Counted())
+
+    assert not room.scene.roster.is_warm
+    assert pauses == COOLED_MAX // 64 - 1
+    assert {name: room.scene.roster.blob(name) for name in room.scene.roster} == before
