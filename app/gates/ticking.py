@@ -122,13 +122,15 @@ def _hold(scene: Overlay, requests: list[Request]) -> list[Refused | None]:
     taken = {key for of_tick in held.values() for key in of_tick}
     counts = {tick: len(of_tick) for tick, of_tick in held.items()}
     room, room_of_tick = bounds.scene_requests_max, bounds.tick_requests_max
+    last = sealed + bounds.tick_window
     answers = list[Refused | None]()
     queued = list[Request]()
     for request in requests:
         tick, key = request.tick, (request.source, request.number)
         count = counts.get(tick)
-        # A tick that others wait for already, room for one more, and a new key: what nearly every request is.
-        if count is None or tick <= sealed or count >= room_of_tick or len(taken) >= room or key in taken:
+        # A tick within the window that others wait for already, room for one more, and a new key: nearly every request.
+        is_near = count is not None and sealed < tick <= last
+        if not is_near or (count or 0) >= room_of_tick or len(taken) >= room or key in taken:
             refused = _refusal_of_request(scene, request, taken, counts)
             answers.append(refused)
             if refused is not None:

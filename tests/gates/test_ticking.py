@@ -241,6 +241,14 @@ def test_the_digest_tells_two_histories_apart_and_says_nothing_of_ticks_without_
 # ---- each refusal, in the order of its checks
 
 
+def test_a_tick_beyond_the_window_takes_no_more_requests_though_it_holds_some(room: Played):
+    far = 1_000_000
+    room.tick(requests=[request(5, RUN, number=1), request(far, RUN, number=2)])
+    room.tick(seal=5)
+
+    assert queued(room.tick(requests=[request(far, RUN, number=3)])) == ["beyond_window"]
+
+
 def test_a_request_for_a_sealed_tick_is_late_whatever_else_is_wrong(room: Played):
     room.tick(seal=5)
     room.tick(requests=[request(6, RUN, number=1)])
