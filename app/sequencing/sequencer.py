@@ -373,7 +373,12 @@ class Sequencer:
         for submission, answers in zip(submissions, results, strict=True):
             if any(type(answer) is Decided for answer in answers):
                 submission.refuse(error)
-            elif len(answers) < len(submission.commands) or any(type(answer) is Undecided for answer in answers):
+            elif (
+                len(answers) < len(submission.commands)
+                or any(type(answer) is Undecided for answer in answers)
+                or (answers and self.following.is_shared)
+            ):
+                # Where others may write, what a key got may be undone by a rollback that was not read.
                 submission.refuse(JournalUnavailable(str(error)))
             else:
                 submission.answer(answers)

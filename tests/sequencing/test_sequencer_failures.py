@@ -8,7 +8,7 @@ from app.gates.candidate import Candidate
 from app.gates.lives import CloseScene, Despawn, Spawn
 from app.gates.transition import Begin, Complete
 from app.journal.codec import decode_entry
-from app.journal.port import START, CommitUnknown, JournalDamaged, JournalUnavailable
+from app.journal.port import START, CommitUnknown, JournalDamaged, JournalUnavailable, alone
 from app.sequencing.mailbox import Decided, Earlier
 from tests.support.journal_fakes import Fault, FaultyJournal
 from tests.support.played import assert_same_scene
@@ -79,7 +79,12 @@ async def test_a_problem_of_an_uncertain_turn_is_certainly_nothing(journal: Faul
         problem.result()
 
 
-async def test_readers_and_retries_are_answered_although_the_turn_is_dropped(journal: FaultyJournal):
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_readers_are_answered_although_the_turn_is_dropped_and_retries_where_nobody_else_writes(
+    journal: FaultyJournal, monkeypatch: pytest.MonkeyPatch, is_shared: bool
+):
+    if not is_shared:
+        monkeypatch.setattr(journal, "follow", lambda scene, moved: alone)
     node = await spawned(journal)
     await node.ask(RUN, key="key-one")
     journal.next(Fault.UNAVAILABLE)
@@ -88,9 +93,11 @@ async def test_readers_and_retries_are_answered_although_the_turn_is_dropped(jou
     await node.sequencer.turn()
 
     assert reader.result() == []
-    assert retry.result() == [Earlier(2)]
-    with pytest.raises(JournalUnavailable):
-        new.result()
+    for refused in (retry, new) if is_shared else (new,):
+        with pytest.raises(JournalUnavailable):
+            refused.result()
+    if not is_shared:
+        assert retry.result() == [Earlier(2)]
 
 
 # A journal that cannot say
