@@ -126,7 +126,8 @@ class SceneStore:
         self._name = name
         self._journal = journal
         self._settings = settings
-        self._changed: set[str] = set()
+        # Names alone: of a dictionary of them, and not of a set, the collector knows that it need not walk over it.
+        self._changed: dict[str, None] = {}
         self._decisions = 0
         self._is_behind = False
         self.position = START
@@ -229,7 +230,7 @@ class SceneStore:
             JournalUnavailable, JournalDamaged: Nothing was changed.
         """
         scene = Scene(self._name, self._journal.secret, bounds_of(self._settings), CommonCompression())
-        self._changed, self._decisions, self._tallies, self.position = set(), 0, {}, START
+        self._changed, self._decisions, self._tallies, self.position = {}, 0, {}, START
         self._closed_at, self._saw_closing = START, False
         self.grants.clear()
         checkpoint = await self._journal.load(self._name)
@@ -274,9 +275,8 @@ class SceneStore:
             self._tallies.clear()
             self.grants.clear()
         self.grants.note(candidate.first, candidate.records, traced)
-        self._changed.update(candidate.gone)
-        self._changed.update(candidate.living)
-        self._changed.update(candidate.dead)
+        for names in (candidate.gone, candidate.living, candidate.dead):
+            self._changed.update(dict.fromkeys(names))
         for name in candidate.dead:
             self._tallies.pop(name, None)
         for who in candidate.born:
@@ -284,7 +284,7 @@ class SceneStore:
         for who, command, refused in candidate.refusals:
             if counts(command) and who in scene.roster:
                 count(self._tally_to_count(who), command, refused)
-                self._changed.add(who)
+                self._changed[who] = None
 
     async def checkpoint(self, scene: Scene) -> None:
         """Store what changed since the last checkpoint, then forget history that is beyond retention.
@@ -304,7 +304,7 @@ class SceneStore:
         receipts, ticks = scene.receipts.dump(), scene.open_ticks()
         steps = encode_checkpoint_in_steps(scene.state, receipts, ticks, closed=closed, traced=traced)
         header = await pace.through(steps)
-        noted, self._changed, self._decisions = self._changed, set(), 0
+        noted, self._changed, self._decisions = self._changed, {}, 0
         position = self.position
         try:
             try:
