@@ -116,7 +116,9 @@ class _Question:
         self.so_far: list[Message] | None = [] if many else None
 
     def hear(self, message: Message) -> None:
-        """Take one answer."""
+        """Take one answer; what comes once it is answered is of a question that was sent again."""
+        if self.answered.done():
+            return
         if self._passes_over is not None and self._passes_over(message):
             return
         if self.so_far is None:
